@@ -1,0 +1,445 @@
+//! Which layers belong to one call, and where their steps go.
+//!
+//! Membership is decided in `call`: a layer raises a thread-local flag only around
+//! `inner.call(request)`, and a layer that finds it up belongs to that call and shares its record.
+//! A layer that does not find it owns a scope of its own: a handler's client call, a call behind a
+//! `Buffer`, a spawned one. Steps are recorded in `poll`, never in `call`: a `Buffer` calls in its
+//! worker.
+//!
+//! No lock, no unsafe: the record moves into a thread-local while its owner is polled, and back.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+
+use crate::class::ClassSet;
+use crate::incident::record::{Observers, Record};
+use crate::incident::{Incident, LayerKind, Resolution, StepKind};
+use crate::label::Operation;
+
+thread_local! {
+    /// Up while a layer of ours runs `inner.call`.
+    static CALLING: Cell<bool> = const { Cell::new(false) };
+    /// The scope that is being polled on this thread.
+    static CURRENT: RefCell<Slot> = const { RefCell::new(Slot::CLOSED) };
+}
+
+/// A scope while it is polled.
+struct Slot {
+    /// When the call began; `None` if no scope is being polled.
+    begun: Option<Instant>,
+    record: Option<Box<Record>>,
+    /// Opened by a caller to collect the incidents of the calls inside.
+    collects: bool,
+}
+
+impl Slot {
+    const CLOSED: Self = Self { begun: None, record: None, collects: false };
+}
+
+fn swap(slot: Slot) -> Slot {
+    CURRENT.replace(slot)
+}
+
+/// Runs `f` on the record of the current scope, if one is being polled and has a record.
+fn with_record<T>(f: impl FnOnce(&mut Record) -> T) -> Option<T> {
+    CURRENT.with_borrow_mut(|slot| slot.record.as_deref_mut().map(f))
+}
+
+/// One layer's part in the scope of a call; a field of the layer's future.
+///
+/// Dropped before [`Entered::finish`], an owner's scope ends as abandoned.
+pub struct Scope {
+    /// When the call began, for an owner; `None` for a member.
+    begun: Option<Instant>,
+    record: Option<Box<Record>>,
+}
+
+impl Scope {
+    /// Joins the call that is being made on this thread, or begins one. To be asked in `call`,
+    /// outside [`calling`].
+    #[must_use]
+    pub fn join() -> Self {
+        let begun = if CALLING.get() { None } else { Some(Instant::now()) };
+        Self { begun, record: None }
+    }
+
+    /// Does this layer own the scope (it is the outermost layer of the call)?
+    #[must_use]
+    pub const fn is_owner(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes
+    /// to this call.
+    pub fn enter(&mut self) -> Entered<'_> {
+        if self.begun.is_none() {
+            if CURRENT.with_borrow(|slot| slot.begun.is_some()) {
+                return Entered { scope: None, outer: Slot::CLOSED };
+            }
+            // Called inside a call of ours, but polled elsewhere (a layer in between spawned it):
+            // from now on it is a call of its own.
+            self.begun = Some(Instant::now());
+        }
+        self.open(false)
+    }
+
+    fn open(&mut self, collects: bool) -> Entered<'_> {
+        let outer = swap(Slot { begun: self.begun, record: self.record.take(), collects });
+        Entered { scope: Some(self), outer }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.end(Resolution::Abandoned);
+        }
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("owner", &self.is_owner()).finish_non_exhaustive()
+    }
+}
+
+/// A scope that is open for one `poll`; see [`Scope::enter`].
+pub struct Entered<'a> {
+    /// `None` for a member: the owner's guard does the work.
+    scope: Option<&'a mut Scope>,
+    outer: Slot,
+}
+
+impl Entered<'_> {
+    /// Is this layer the outermost of its call? Only then has [`Entered::finish`] an effect.
+    #[must_use]
+    pub const fn is_owner(&self) -> bool {
+        self.scope.is_some()
+    }
+
+    /// Ends the call, if this layer owns the scope and there is an incident: it gets its
+    /// resolution, deferred escalations run, observers hear of it, and its steps (not its marks)
+    /// go up to an enclosing scope.
+    pub fn finish(mut self, success: bool) -> Option<Arc<Incident>> {
+        self.scope.as_ref()?;
+        let mut record = swap(Slot::CLOSED).record;
+        let outer = std::mem::replace(&mut self.outer, Slot::CLOSED);
+        swap(outer);
+        // The record is gone from the scope, so neither guard nor drop end it again.
+        self.scope = None;
+        let record = record.as_deref_mut()?;
+        let resolution = record.resolution(success);
+        let incident = record.end(resolution);
+        hand_up(&incident);
+        Some(Arc::new(incident))
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(scope) = self.scope.take() {
+            let outer = std::mem::replace(&mut self.outer, Slot::CLOSED);
+            scope.record = swap(outer).record;
+        }
+    }
+}
+
+impl fmt::Debug for Entered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered").field("owner", &self.is_owner()).finish_non_exhaustive()
+    }
+}
+
+/// Gives the steps of an ended call to the scope that it was made in.
+fn hand_up(incident: &Incident) {
+    CURRENT.with_borrow_mut(|slot| {
+        let Some(begun) = slot.begun else { return };
+        let first = slot.record.is_none();
+        let above =
+            &mut slot.record.get_or_insert_with(|| Record::new(incident.operation, begun)).incident;
+        if slot.collects {
+            if first {
+                (above.id, above.operation) = (incident.id, incident.operation);
+                (above.started, above.elapsed) = (incident.started, incident.elapsed);
+            }
+            above.attempts = above.attempts.saturating_add(incident.attempts);
+            above.classes = above.classes.union(incident.classes);
+            above.failure = incident.failure;
+            above.resolution = incident.resolution;
+            above.not_recorded |= incident.not_recorded;
+        }
+        let offset = incident_offset(begun, incident);
+        above.collapsed = above.collapsed.saturating_add(incident.collapsed);
+        for step in &incident.steps {
+            let mut step = step.clone();
+            step.at += offset;
+            step.nested |= !slot.collects;
+            above.add(step);
+        }
+    });
+}
+
+/// How long after `begun` the ended `incident` began.
+fn incident_offset(begun: Instant, incident: &Incident) -> std::time::Duration {
+    begun.elapsed().saturating_sub(incident.elapsed)
+}
+
+/// Runs `inner.call(request)` so that the layers of ours below join this call.
+pub fn calling<T>(call: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CALLING.set(self.0);
+        }
+    }
+    let _restore = Restore(CALLING.replace(true));
+    call()
+}
+
+/// Records a step in the current scope, which gets its record with the first one. Without a scope
+/// the observers still hear of the step. Used through [`Classifier::step`](crate::Classifier::step).
+pub(crate) fn record(
+    operation: &Operation,
+    observers: &Arc<Observers>,
+    layer: LayerKind,
+    kind: StepKind,
+) {
+    // The record leaves the slot while the observers run, so that they find no borrow.
+    let (mut record, open) = CURRENT.with_borrow_mut(|slot| (slot.record.take(), slot.begun));
+    let begun = open.unwrap_or_else(Instant::now);
+    let entry = record.get_or_insert_with(|| Record::new(*operation, begun));
+    entry.push(observers, layer, kind);
+    if open.is_some() {
+        CURRENT.with_borrow_mut(|slot| slot.record = record);
+    }
+}
+
+/// The number of the attempt whose failure is to be noted now, or `None` if a layer below noted
+/// this very outcome.
+pub(crate) fn note_attempt() -> Option<u32> {
+    match with_record(|record| {
+        let noted = std::mem::replace(&mut record.marks.noted, true);
+        (!noted).then(|| record.incident.attempts.saturating_add(1))
+    }) {
+        Some(number) => number,
+        // The first failure of this call: the record comes with its step.
+        None => Some(1),
+    }
+}
+
+/// Marks the outcome on its way up as recorded and counted.
+pub(crate) fn mark_noted() {
+    with_record(|record| record.marks.noted = true);
+}
+
+/// The attempt whose success is worth a step: the call met a failure before.
+pub(crate) fn recovered_attempt() -> Option<u32> {
+    with_record(|record| {
+        let noted = std::mem::replace(&mut record.marks.noted, true);
+        (!noted && record.incident.attempts > 0).then(|| record.incident.attempts.saturating_add(1))
+    })
+    .flatten()
+}
+
+/// Tells the scope that another attempt begins: what comes up next is a new outcome, and what a
+/// layer below left for the end of the call is withdrawn (see [`withdraw`]).
+pub fn next_attempt() {
+    with_record(|record| {
+        record.marks.noted = false;
+        record.marks.exhausted = false;
+    });
+    withdraw();
+}
+
+/// Marks this call as exhausted: a retry used up what it had. An outer retry of the same call
+/// honours it, so that nested retries do not multiply.
+pub fn mark_exhausted() {
+    with_record(|record| record.marks.exhausted = true);
+}
+
+/// Did a retry below use up what it had for this very call?
+#[must_use]
+pub fn exhausted_below() -> bool {
+    with_record(|record| record.marks.exhausted).unwrap_or_default()
+}
+
+/// Tells the scope that a fallback is tried: what comes up next is a new outcome, but the failure
+/// of the primary path goes on to decide. Ends with [`end_fallback`].
+pub fn begin_fallback() {
+    with_record(|record| {
+        record.marks.noted = false;
+        let exhausted = std::mem::take(&mut record.marks.exhausted);
+        record.marks.in_fallback.get_or_insert(exhausted);
+    });
+}
+
+/// The fallback chain has ended: with an answer (what layers below left for the end of the call is
+/// withdrawn), or without (the primary failure is returned, with the marks it had).
+pub fn end_fallback(answered: bool) {
+    with_record(|record| {
+        record.marks.noted = true;
+        if let Some(exhausted) = record.marks.in_fallback.take() {
+            record.marks.exhausted = exhausted && !answered;
+        }
+    });
+    if answered {
+        withdraw();
+    }
+}
+
+/// Did a breaker open during this call?
+#[must_use]
+pub fn circuit_opened() -> bool {
+    with_record(|record| record.marks.circuit_opened).unwrap_or_default()
+}
+
+/// The classes seen so far in this call.
+#[must_use]
+pub fn seen() -> ClassSet {
+    with_record(|record| record.incident.classes).unwrap_or_default()
+}
+
+/// The incident as far as it is written, if this call met a failure.
+#[must_use]
+pub fn snapshot() -> Option<Incident> {
+    with_record(|record| {
+        record.incident.elapsed = record.begun.elapsed();
+        record.incident.clone()
+    })
+}
+
+/// Work that an inner layer leaves for the end of the call: an escalation below a retry.
+pub trait Deferred: Send {
+    /// Must it run even if a layer above solves the failure?
+    fn urgent(&self) -> bool;
+
+    /// Runs when the call ends without a success (or always, if urgent), outside the scope, maybe
+    /// from a `Drop`: it must not block.
+    fn run(self: Box<Self>, incident: &Incident);
+}
+
+/// Leaves `work` for the end of the call. Without a record (no failure was noted) it is given back.
+///
+/// # Errors
+/// The work itself, if there is no scope with a failure to attach it to.
+pub fn defer(work: Box<dyn Deferred>) -> Result<(), Box<dyn Deferred>> {
+    let mut work = Some(work);
+    with_record(|record| {
+        let work = work.take();
+        // One escalation for one call; what is urgent stays.
+        if !record.deferred.as_ref().is_some_and(|held| held.urgent()) {
+            record.deferred = work;
+        }
+    });
+    work.map_or(Ok(()), Err)
+}
+
+/// Takes back what layers below left for the end of the call, urgent work excepted: a layer above
+/// goes on to solve the failure.
+pub fn withdraw() {
+    with_record(|record| record.deferred = record.deferred.take().filter(|work| work.urgent()));
+}
+
+/// Runs `f` outside the scope of the call: what it calls through our own layers is a call of its
+/// own and writes nothing into this incident.
+pub fn run_detached<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore {
+        slot: Option<Slot>,
+        calling: bool,
+    }
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            if let Some(slot) = self.slot.take() {
+                swap(slot);
+            }
+            CALLING.set(self.calling);
+        }
+    }
+    let _restore = Restore { slot: Some(swap(Slot::CLOSED)), calling: CALLING.replace(false) };
+    f()
+}
+
+pin_project! {
+    /// A future that is polled outside the scope of the call; see [`detached`].
+    #[derive(Debug)]
+    pub struct Detached<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+/// Polls `future` outside the scope of the call: for sinks, desks and classifying services, which
+/// may use our layers themselves.
+pub const fn detached<F: Future>(future: F) -> Detached<F> {
+    Detached { future }
+}
+
+impl<F: Future> Future for Detached<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let future = self.project().future;
+        run_detached(|| future.poll(cx))
+    }
+}
+
+pin_project! {
+    /// A future with a scope of the caller's; see [`scope`].
+    #[derive(Debug)]
+    pub struct InScope<F> {
+        #[pin]
+        future: F,
+        scope: CallerScope,
+    }
+}
+
+/// The caller's scope: it collects, and is nobody's call, so it ends without a report.
+#[derive(Debug)]
+struct CallerScope(Scope);
+
+impl Drop for CallerScope {
+    fn drop(&mut self) {
+        self.0.record = None;
+    }
+}
+
+/// Opens a scope of the caller's own around `future`, and gives its outcome together with the
+/// incident, if there was one: what an error type cannot carry, the incident tells.
+///
+/// One call inside gives its own incident (id, operation, resolution). Several calls are merged:
+/// the first failed one gives the id, the steps follow each other, the last one's resolution counts.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let (answer, incident) = tower_triage_core::incident::scope(async { 42 }).await;
+/// assert_eq!(answer, 42);
+/// assert!(incident.is_none());
+/// # }
+/// ```
+///
+/// # Cancel safety
+/// Dropped with its future; calls inside report their incidents as abandoned.
+pub fn scope<F: Future>(future: F) -> InScope<F> {
+    let scope = Scope { begun: Some(Instant::now()), record: None };
+    InScope { future, scope: CallerScope(scope) }
+}
+
+impl<F: Future> Future for InScope<F> {
+    type Output = (F::Output, Option<Incident>);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let entered = this.scope.0.open(true);
+        let outcome = std::task::ready!(this.future.poll(cx));
+        drop(entered);
+        let incident = this.scope.0.record.take().map(|record| record.incident);
+        Poll::Ready((outcome, incident))
+    }
+}

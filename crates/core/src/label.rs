@@ -1,0 +1,167 @@
+//! Short text that is copied inline: operation names, breaker keys, request ids, targets.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// Text of at most `N` bytes, stored inline: `Copy`, never on the heap.
+///
+/// Longer text is cut at a character boundary and ends in `~` and eight hex digits made from the
+/// whole, so that two long texts with one beginning stay two labels.
+#[derive(Clone, Copy)]
+pub struct Label<const N: usize = 47> {
+    len: u8,
+    bytes: [u8; N],
+}
+
+/// The name of what is being done: a route template, an RPC method, a tool. It must come from a
+/// small set, because it becomes a metric label; never a raw path or an id.
+pub type Operation = Label<47>;
+
+impl<const N: usize> Label<N> {
+    /// The empty label.
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; N] };
+
+    const TAIL: usize = 9;
+
+    /// `text`, shortened if it does not fit.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self::from_parts(&[text])
+    }
+
+    /// The concatenation of `parts`, without building it on the heap.
+    #[must_use]
+    pub fn from_parts(parts: &[&str]) -> Self {
+        const { assert!(N >= 16 && N <= 255, "a label holds 16 to 255 bytes") };
+        let mut label = Self::EMPTY;
+        let mut at = 0;
+        let fits = parts.iter().map(|part| part.len()).sum::<usize>() <= N;
+        let room = if fits { N } else { N - Self::TAIL };
+        for part in parts {
+            let mut end = part.len().min(room - at);
+            while !part.is_char_boundary(end) {
+                end -= 1;
+            }
+            label.bytes[at..at + end].copy_from_slice(&part.as_bytes()[..end]);
+            at += end;
+            if end < part.len() {
+                break;
+            }
+        }
+        if !fits {
+            // FNV-1a over everything: stable between runs, and it need not resist an attacker.
+            let hash = parts
+                .iter()
+                .flat_map(|part| part.bytes())
+                .fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+            label.bytes[at] = b'~';
+            for nibble in 0..8 {
+                label.bytes[at + 1 + nibble] =
+                    b"0123456789abcdef"[(hash >> (28 - 4 * nibble) & 0xf) as usize];
+            }
+            at += Self::TAIL;
+        }
+        label.len = at as u8;
+        label
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// Is there no text?
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<const N: usize> Default for Label<N> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl<const N: usize> From<&str> for Label<N> {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl<const N: usize> PartialEq for Label<N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl<const N: usize> PartialEq<str> for Label<N> {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl<const N: usize> PartialEq<&str> for Label<N> {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl<const N: usize> Eq for Label<N> {}
+
+impl<const N: usize> Hash for Label<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl<const N: usize> fmt::Debug for Label<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl<const N: usize> fmt::Display for Label<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<const N: usize> serde::Serialize for Label<N> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, const N: usize> serde::Deserialize<'de> for Label<N> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::new(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_with_one_beginning_stay_apart() {
+        let a = Operation::new(&("x".repeat(60) + "a"));
+        let b = Operation::new(&("x".repeat(60) + "b"));
+        assert_ne!(a, b);
+        assert_eq!(a.as_str().len(), 47);
+        assert_eq!(Operation::new(&"y".repeat(47)).as_str(), "y".repeat(47));
+    }
+
+    #[test]
+    fn cuts_between_characters() {
+        for n in 0..60 {
+            let text = "a".repeat(n) + &"é".repeat(30);
+            let label = Operation::from_parts(&[&text[..n], &text[n..]]);
+            assert_eq!(label, Operation::new(&text));
+            assert!(label.as_str().len() <= 47 && !label.is_empty());
+        }
+    }
+}
