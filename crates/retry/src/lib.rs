@@ -1,1 +1,3 @@
 //! retry
+
+pub mod budget;
