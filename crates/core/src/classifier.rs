@@ -9,7 +9,6 @@ use arc_swap::ArcSwap;
 
 use crate::class::ErrorClass;
 use crate::classify::Classify;
-use crate::describe::Describe;
 use crate::incident::record::Observers;
 use crate::incident::{Entered, LayerKind, Observer, StepKind, scope};
 use crate::label::Operation;
@@ -159,6 +158,7 @@ impl<R> Classifier<R> {
     }
 
     /// What a person should read about a failed outcome: one line of at most 512 bytes.
+    #[must_use]
     pub fn explain<Res, E>(&self, outcome: Result<&Res, &E>) -> String
     where
         R: Classify<Res, E>,
@@ -174,14 +174,6 @@ impl<R> Classifier<R> {
         R: Classify<Res, E>,
     {
         self.shared.rules.annotate(outcome.as_mut(), note)
-    }
-
-    /// Facts about a request; see [`Describe`].
-    pub fn describe<Req>(&self) -> &impl Describe<Req>
-    where
-        R: Describe<Req>,
-    {
-        &self.shared.rules
     }
 
     // What layers tell; the failure path begins here.
@@ -255,7 +247,7 @@ impl<R> Classifier<R> {
     where
         R: Classify<Res, E>,
     {
-        if let Some(incident) = entered.finish(success) {
+        if let Some(incident) = entered.finish(success, || self.shared.observers.load_full()) {
             self.annotate(outcome, &Note::Incident(incident));
         }
     }

@@ -154,6 +154,9 @@ impl<Res> ClassifyResponse<Res> for AnyOk {
 
 impl<Req> Describe<Req> for AnyOk {}
 
+/// Only failures are stamped, and under this rule no response is one.
+impl<Res> Stamp<Res> for AnyOk {}
+
 /// A user's own error type that knows its class. Use it with [`OwnError`].
 ///
 /// ```

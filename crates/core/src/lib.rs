@@ -1,5 +1,43 @@
 //! One verdict per failure, for every layer of tower-triage.
-#![doc = ""]
+//!
+//! This crate is what the layers have in common, without I/O and without a protocol:
+//!
+//! | piece | question it answers |
+//! |---|---|
+//! | [`ErrorClass`], [`Verdict`], [`Failure`] | what happened? |
+//! | [`Classify`], [`Halves`], [`classify_fn`], [`Chain`] | who says so? |
+//! | [`Describe`] | what is known of the request? |
+//! | [`Classifier`] | the one handle that all layers of a stack share: rules, overrides, counters, observers |
+//! | [`ClassifyLayer`] | a classifier that has to be asked: remote, learned |
+//! | [`AnyError`], [`CircuitOpen`] | which error types fit every stack? |
+//! | [`incident`] | the record of one call that met a failure |
+//! | [`Backoff`], [`Jitter`] | how long until the next try? |
+//!
+//! ```
+//! use std::io;
+//! use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, ErrorClass, Halves, Operation, Verdict};
+//!
+//! let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+//! let reset = AnyError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+//! let verdict = classifier.judge::<(), _>(&Operation::EMPTY, Err(&reset));
+//! assert_eq!(verdict.failure().unwrap().class, ErrorClass::Transient);
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `tower` | yes | tower's own errors (timeout, load shed, buffer) are known by type |
+//! | `tower-balance` | no | those of tower's balancer |
+//! | `serde` | no | `Serialize` and `Deserialize` for plain data |
+//!
+//! # What it does not do
+//!
+//! It repeats nothing, opens nothing and sends nothing: that is what the layers do.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
 
 mod any_error;
 pub mod backoff;

@@ -16,14 +16,14 @@ enum Source {
     #[default]
     Thread,
     /// A seeded one, for tests and simulations: the same calls give the same numbers.
-    Seeded(Mutex<StdRng>),
+    Seeded(Box<Mutex<StdRng>>),
 }
 
 impl Random {
     /// Numbers that repeat for the same seed and the same order of calls.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Seeded(Mutex::new(StdRng::seed_from_u64(seed))))
+        Self(Source::Seeded(Box::new(Mutex::new(StdRng::seed_from_u64(seed)))))
     }
 
     /// The next number, uniform in [0, 1).

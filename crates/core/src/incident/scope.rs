@@ -54,7 +54,7 @@ fn with_record<T>(f: impl FnOnce(&mut Record) -> T) -> Option<T> {
 
 /// One layer's part in the scope of a call; a field of the layer's future.
 ///
-/// Dropped before [`Entered::finish`], an owner's scope ends as abandoned.
+/// Dropped before [`Classifier::finish`](crate::Classifier::finish), an owner's scope ends as abandoned.
 pub struct Scope {
     /// When the call began, for an owner; `None` for a member.
     begun: Option<Instant>,
@@ -118,7 +118,8 @@ pub struct Entered<'a> {
 }
 
 impl Entered<'_> {
-    /// Is this layer the outermost of its call? Only then has [`Entered::finish`] an effect.
+    /// Is this layer the outermost of its call? Then [`Classifier::finish`](crate::Classifier::finish)
+    /// ends it.
     #[must_use]
     pub const fn is_owner(&self) -> bool {
         self.scope.is_some()
@@ -127,7 +128,11 @@ impl Entered<'_> {
     /// Ends the call, if this layer owns the scope and there is an incident: it gets its
     /// resolution, deferred escalations run, observers hear of it, and its steps (not its marks)
     /// go up to an enclosing scope.
-    pub fn finish(mut self, success: bool) -> Option<Arc<Incident>> {
+    pub(crate) fn finish(
+        mut self,
+        success: bool,
+        observers: impl FnOnce() -> Arc<Observers>,
+    ) -> Option<Arc<Incident>> {
         self.scope.as_ref()?;
         let mut record = swap(Slot::CLOSED).record;
         let outer = std::mem::replace(&mut self.outer, Slot::CLOSED);
@@ -135,6 +140,8 @@ impl Entered<'_> {
         // The record is gone from the scope, so neither guard nor drop end it again.
         self.scope = None;
         let record = record.as_deref_mut()?;
+        // A record made only of the steps of nested calls has met no classifier of its own yet.
+        record.observers.get_or_insert_with(observers);
         let resolution = record.resolution(success);
         let incident = record.end(resolution);
         hand_up(&incident);

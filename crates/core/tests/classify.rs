@@ -1,0 +1,244 @@
+//! Errors are classified by the types along their chain; overrides and stamps hold everywhere.
+
+mod common;
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use common::{Watch, classifier, failing};
+use proptest::prelude::*;
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_triage_core::{
+    AnyError, BoxError, Chain, CircuitOpen, ClassifyError, ClassifyLayer, Disposition, ErrorClass,
+    Failure, Fingerprint, Label, Observation, Operation, Phase, RetryAfter, Verdict, io_failure,
+};
+
+#[derive(Debug)]
+struct Wrapped(BoxError, &'static str);
+
+impl fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.1)
+    }
+}
+
+impl Error for Wrapped {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+fn reset(text: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, text)
+}
+
+#[test]
+fn kf07_classify_by_type_through_wrappers() {
+    let bare = AnyError::from(reset("connection reset by peer"));
+    let other_text = AnyError::from(reset("timeout: 404 not found"));
+    let wrapped = AnyError::from(Wrapped(
+        Box::new(Wrapped(Box::new(io::Error::other(reset("x"))), "error sending request")),
+        "operation timed out", // a lie in the text changes nothing
+    ));
+    for error in [bare, other_text, wrapped] {
+        let failure = Chain.error(&error);
+        assert_eq!(failure.class, ErrorClass::Transient, "{error:#}");
+        assert_eq!(failure.reason, "connection_reset");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn timers_and_tower_errors_are_known_by_type() {
+    let elapsed = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
+    assert_eq!(Chain.error(&AnyError::from(elapsed.unwrap_err())).class, ErrorClass::Timeout);
+
+    let slow = ServiceBuilder::new()
+        .timeout(Duration::from_secs(1))
+        .service(service_fn(|()| std::future::pending::<Result<(), BoxError>>()));
+    let error = AnyError::from_boxed(slow.oneshot(()).await.unwrap_err());
+    assert_eq!(Chain.error(&error).class, ErrorClass::Timeout);
+
+    let panicked = tokio::spawn(async { panic!("on purpose") }).await.unwrap_err();
+    assert_eq!(Chain.error(&AnyError::from(panicked)).class, ErrorClass::Internal);
+    let task = tokio::spawn(std::future::pending::<()>());
+    task.abort();
+    assert_eq!(Chain.error(&AnyError::from(task.await.unwrap_err())).class, ErrorClass::Cancelled);
+    assert_eq!(Chain.error(&AnyError::msg("who knows")).class, ErrorClass::Unknown);
+}
+
+#[test]
+fn a_rejection_of_ours_is_told_from_the_peers() {
+    let open = CircuitOpen::new(Label::new("orders"), Duration::from_secs(7));
+    for error in [AnyError::from(open), AnyError::from(Wrapped(Box::new(open), "wrapped"))] {
+        let failure = Chain.error(&error);
+        assert_eq!(failure.class, ErrorClass::Rejected);
+        assert_eq!(failure.disposition, Disposition::NotSent);
+        assert_eq!(failure.retry_after, Some(RetryAfter::AtLeast(Duration::from_secs(7))));
+    }
+}
+
+/// A chain that bites its tail must not hang a client.
+#[test]
+fn an_endless_chain_ends() {
+    #[derive(Debug)]
+    struct Endless;
+    impl fmt::Display for Endless {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("again")
+        }
+    }
+    impl Error for Endless {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&Self)
+        }
+    }
+    let error = AnyError::from(Endless);
+    assert_eq!(Chain.error(&error).class, ErrorClass::Unknown);
+    assert_eq!(format!("{error:#}"), "again");
+}
+
+#[test]
+fn any_error_gives_back_what_was_put_in() {
+    let error = AnyError::from(reset("gone"));
+    assert!(error.downcast_ref::<io::Error>().is_some());
+    let boxed: BoxError = error.into();
+    assert!(boxed.downcast_ref::<io::Error>().is_some(), "the very box, not a wrapper");
+}
+
+#[test]
+fn overrides_hold_at_run_time_and_the_most_specific_wins() {
+    let (classifier, _) = classifier();
+    let (op, other) = (Operation::new("GET /a"), Operation::new("GET /b"));
+    let error = AnyError::from(reset("x"));
+    let class = |op: &Operation| {
+        classifier.judge::<u32, _>(op, Err(&error)).failure().map(|failure| failure.class)
+    };
+    assert_eq!(class(&op), Some(ErrorClass::Transient));
+    classifier.override_class(ErrorClass::Transient, ErrorClass::Internal);
+    assert_eq!(class(&op), Some(ErrorClass::Internal));
+    classifier.override_reason("connection_reset", ErrorClass::Declined);
+    classifier.override_operation(op, ErrorClass::Quota);
+    assert_eq!(class(&op), Some(ErrorClass::Quota));
+    assert_eq!(class(&other), Some(ErrorClass::Declined));
+    classifier.clear_overrides();
+    assert_eq!(class(&op), Some(ErrorClass::Transient));
+    assert_eq!(classifier.judge::<u32, AnyError>(&op, Ok(&1)), Verdict::Success);
+}
+
+/// A costly classifier runs once per attempt outcome and every layer above believes it.
+#[tokio::test(start_paused = true)]
+async fn kf08_a_classify_layer_is_asked_once_and_believed_by_all() {
+    let (classifier, seen) = classifier();
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let judge = {
+        let asked = asked.clone();
+        service_fn(move |observation: Observation| {
+            asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(observation.local.class, ErrorClass::Transient);
+            assert!(observation.chain.contains("reset"), "{}", observation.chain);
+            std::future::ready(Ok::<_, AnyError>(Verdict::from(ErrorClass::Quota)))
+        })
+    };
+    let stack = ServiceBuilder::new()
+        .layer(Watch::new(&classifier))
+        .map_result(|result| result)
+        .layer(Watch::new(&classifier))
+        .layer(ClassifyLayer::new(classifier.clone(), judge))
+        .service(failing());
+    stack.oneshot(1).await.unwrap_err();
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(classifier.count(ErrorClass::Quota), 1);
+    assert_eq!(seen.incidents()[0].failure.unwrap().class, ErrorClass::Quota);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_judge_that_fails_or_is_late_leaves_the_local_verdict() {
+    for late in [false, true] {
+        let (classifier, _) = classifier();
+        let judge = service_fn(move |_: Observation| async move {
+            if late {
+                std::future::pending::<()>().await;
+            }
+            Err::<Verdict, _>(AnyError::msg("no idea"))
+        });
+        let begun = tokio::time::Instant::now();
+        let stack = ServiceBuilder::new()
+            .layer(Watch::new(&classifier))
+            .layer(ClassifyLayer::new(classifier.clone(), judge))
+            .service(failing());
+        stack.oneshot(1).await.unwrap_err();
+        assert_eq!(classifier.count(ErrorClass::Transient), 1);
+        assert!(begun.elapsed() <= Duration::from_millis(251));
+    }
+    let (classifier, _) = classifier();
+    let error = ClassifyLayer::new(classifier.clone(), classifier).limit(Duration::ZERO);
+    assert_eq!(error.unwrap_err().field(), "limit");
+}
+
+/// The shared classifier itself is such a service: it answers what it was taught.
+#[tokio::test]
+async fn the_classifier_as_a_service_answers_what_it_was_taught() {
+    let (classifier, _) = classifier();
+    let local = Failure::new(ErrorClass::Transient);
+    let lesson = Fingerprint::of(&Operation::EMPTY, &local, "shard 7 is read only");
+    classifier.teach(lesson, ErrorClass::Declined);
+    let ask = |text: &str| {
+        let observation = Observation::new(Operation::EMPTY, local, text.to_owned());
+        classifier.clone().oneshot(observation)
+    };
+    let class = |verdict: Verdict| verdict.failure().unwrap().class;
+    assert_eq!(class(ask("shard 12 is read only").await.unwrap()), ErrorClass::Declined);
+    assert_eq!(class(ask("shard 12 is gone").await.unwrap()), ErrorClass::Transient);
+}
+
+/// Labels come from fixed sets: 100 000 messages and ids make no new series.
+#[tokio::test]
+async fn kf62_metric_labels_are_bounded() {
+    let (classifier, seen) = classifier();
+    let mut stack =
+        ServiceBuilder::new().layer(Watch::new(&classifier)).service(service_fn(|n: u32| {
+            std::future::ready(Err::<u32, _>(AnyError::msg(format!("no row /users/{n}"))))
+        }));
+    for n in 0..100_000 {
+        let _ = tower::Service::call(&mut stack, n).await;
+    }
+    let series: std::collections::HashSet<_> = seen.labels().into_iter().collect();
+    assert_eq!(series.len(), 1, "{series:?}");
+}
+
+const KINDS: [io::ErrorKind; 12] = [
+    io::ErrorKind::ConnectionRefused,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::TimedOut,
+    io::ErrorKind::WouldBlock,
+    io::ErrorKind::AddrInUse,
+    io::ErrorKind::NotFound,
+    io::ErrorKind::InvalidData,
+    io::ErrorKind::StorageFull,
+    io::ErrorKind::ResourceBusy,
+    io::ErrorKind::PermissionDenied,
+    io::ErrorKind::Other,
+    io::ErrorKind::OutOfMemory,
+];
+
+proptest! {
+    /// Before sending nothing can have been processed, whatever the error; nothing panics.
+    #[test]
+    fn before_sending_nothing_was_processed(kind in 0..KINDS.len(), os in any::<Option<i32>>()) {
+        for phase in [Phase::Dns, Phase::Connect, Phase::Tls] {
+            prop_assert!(!io_failure(KINDS[kind], os, phase).disposition.may_be_processed());
+        }
+        let _ = io_failure(KINDS[kind], os, Phase::Read);
+    }
+
+    #[test]
+    fn fingerprints_and_labels_take_any_text(text in ".*", cut in 0_usize..100) {
+        let failure = Failure::new(ErrorClass::Unknown);
+        let a = Fingerprint::of(&Operation::new(&text), &failure, &text);
+        prop_assert_eq!(a, Fingerprint::of(&Operation::new(&text), &failure, &text));
+        let cut = text.char_indices().nth(cut).map_or(text.len(), |(at, _)| at);
+        prop_assert_eq!(Label::<20>::new(&text), Label::<20>::from_parts(&[&text[..cut], &text[cut..]]));
+    }
+}
