@@ -1,6 +1,9 @@
 //! The id of an incident.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::config::ConfigError;
 
 /// A random 128-bit id, written like a UUID (version 4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,9 +44,44 @@ impl fmt::Debug for IncidentId {
     }
 }
 
+/// Reads what [`fmt::Display`] writes: 32 hexadecimal digits, dashes left aside.
+impl FromStr for IncidentId {
+    type Err = ConfigError;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let digits: String = s.chars().filter(|c| *c != '-').collect();
+        let well_formed = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        match u128::from_str_radix(&digits, 16) {
+            Ok(bits) if well_formed => Ok(Self(bits)),
+            _ => Err(ConfigError::new("id", s, "an incident id is written like a UUID")),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for IncidentId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(feature = "serde")]
 impl serde::Serialize for IncidentId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes_and_nothing_else() {
+        let id = IncidentId::from_bits(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(id.to_string().parse::<IncidentId>().unwrap(), id);
+        for bad in ["", "123", "+1234567-89ab-4def-8123-456789abcdef", "zz"] {
+            assert!(bad.parse::<IncidentId>().is_err(), "{bad}");
+        }
     }
 }

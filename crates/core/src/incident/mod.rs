@@ -18,8 +18,8 @@ pub use self::{
     refusal::Refusal,
     scope::{
         Deferred, Detached, Entered, InScope, Scope, begin_fallback, calling, circuit_opened,
-        defer, detached, end_fallback, exhausted_below, mark_exhausted, next_attempt, run_detached,
-        scope, seen, snapshot, withdraw,
+        defer, detached, end_fallback, exhausted_below, identify, mark_exhausted, next_attempt,
+        run_detached, scope, seen, snapshot, take_over, withdraw,
     },
     step::{LayerKind, Step, StepKind},
     timeline::Timeline,

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::class::ClassSet;
 use crate::incident::record::{Observers, Record};
-use crate::incident::{Incident, LayerKind, Resolution, StepKind};
+use crate::incident::{Incident, IncidentId, LayerKind, Resolution, StepKind};
 use crate::label::Operation;
 
 thread_local! {
@@ -352,6 +352,18 @@ pub fn defer(work: Box<dyn Deferred>) -> Result<(), Box<dyn Deferred>> {
 /// goes on to solve the failure.
 pub fn withdraw() {
     with_record(|record| record.deferred = record.deferred.take().filter(|work| work.urgent()));
+}
+
+/// Takes back everything that layers below left for the end of the call, urgent work included: the
+/// caller does that work itself, now.
+pub fn take_over() {
+    with_record(|record| record.deferred = None);
+}
+
+/// Gives the incident of this call an id made from the request's own, so that the same request has
+/// the same id whenever it fails. Without a record (no failure was noted) nothing happens.
+pub fn identify(id: IncidentId) {
+    with_record(|record| record.incident.id = id);
 }
 
 /// Runs `f` outside the scope of the call: what it calls through our own layers is a call of its
