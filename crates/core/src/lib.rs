@@ -49,6 +49,8 @@ mod classify_layer;
 mod clock;
 mod config;
 mod describe;
+#[cfg(feature = "serde")]
+pub mod duration_text;
 pub mod incident;
 mod label;
 mod note;

@@ -1,102 +1,40 @@
 //! Retry budgets: how much of the traffic may be retries.
+//!
+//! Attempts per request bound one request; they do not bound an outage. When every request fails,
+//! three attempts each are three times the load on a dependency that is down already. A budget
+//! bounds retries by the traffic: few failures are repeated, many are not.
+//!
+//! | kind | retries allowed | clock | default |
+//! |---|---|---|---|
+//! | [bucket](Budget::bucket) | a fraction per request, kept up to a cap | no | 0.1 per request, at most 100, 10 at the start |
+//! | [window](Budget::window) | a share of the requests of the last while, and a reserve | yes | 0.2 within 10 s, and 10 per second |
+//! | [token cost](Budget::token_cost) | what tokens pay; successes refund (AWS SDKs) | no | 500 tokens; 10 for a timeout, 5 otherwise |
+//! | [failure throttle](Budget::failure_throttle) | any, while most calls succeed (gRPC A6) | no | 10 tokens, 0.1 per success |
+//! | [in flight](Budget::in_flight) | a share of what runs now (Envoy, failsafe-go) | no | 0.2, and always 3 |
+//! | [unlimited](Budget::unlimited) | all | no | |
+//!
+//! Everything counts in fixed point, so a ratio of 0.6 allows 60 % and not 100 %.
 
-use std::time::Duration;
+mod bucket;
+mod fixed;
+mod handle;
+mod in_flight;
+mod settings;
+mod spending;
+mod throttle;
+mod token_cost;
+mod window;
 
-use tower_triage_core::{ConfigError, Failure, Verdict};
+#[cfg(test)]
+mod tests;
 
-/// A retry budget: a cheap handle, which several layers may share.
-#[derive(Clone, Debug, Default)]
-pub struct Budget {}
-
-/// What one logical request took from its budget. Dropped, it gives back its place in flight.
-#[derive(Debug)]
-pub struct Spending {}
-
-/// Why a retry was denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// The budget is used up.
-    UsedUp,
-    /// The request has taken the share of the budget that one request may take.
-    RequestLimit,
-}
-
-/// A capped bucket, filled per request. Exact without a clock.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BucketSettings {
-    /// Retries gained per request.
-    pub gain: f64,
-    /// Retries held at most.
-    pub capacity: u32,
-    /// Retries at the start.
-    pub initial: u32,
-}
-
-impl Default for BucketSettings {
-    fn default() -> Self {
-        Self { gain: 0.1, capacity: 100, initial: 10 }
-    }
-}
-
-/// A share of the requests of a window of time, and a reserve.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WindowSettings {
-    /// The window.
-    pub ttl: Duration,
-    /// The reserve, per second of the window.
-    pub min_retries_per_sec: u32,
-    /// Retries per request.
-    pub ratio: f64,
-}
-
-impl Default for WindowSettings {
-    fn default() -> Self {
-        Self { ttl: Duration::from_secs(10), min_retries_per_sec: 10, ratio: 0.2 }
-    }
-}
-
-impl Budget {
-    /// A bucket.
-    pub fn bucket(_settings: BucketSettings) -> Result<Self, ConfigError> {
-        Ok(Self {})
-    }
-    /// A window.
-    pub fn window(_settings: WindowSettings) -> Result<Self, ConfigError> {
-        Ok(Self {})
-    }
-    /// No limit.
-    #[must_use]
-    pub const fn unlimited() -> Self {
-        Self {}
-    }
-    /// A share of the balance as one request's limit.
-    pub fn per_request_fraction(self, _fraction: f64) -> Result<Self, ConfigError> {
-        Ok(self)
-    }
-    /// Must `now` be the time, or may it be zero?
-    #[must_use]
-    pub fn needs_clock(&self) -> bool {
-        false
-    }
-    /// A logical request begins.
-    #[must_use]
-    pub fn begin(&self, _now: Duration) -> Spending {
-        Spending {}
-    }
-    /// May the request try again after `failure`?
-    pub fn ask(
-        &self,
-        _spending: &mut Spending,
-        _failure: &Failure,
-        _now: Duration,
-    ) -> Result<(), Denied> {
-        Ok(())
-    }
-    /// An attempt has ended. Called before [`Budget::ask`].
-    pub fn observe(&self, _spending: &mut Spending, _verdict: &Verdict, _retryable: bool) {}
-    /// Whole retries possible now.
-    #[must_use]
-    pub fn balance(&self, _now: Duration) -> u64 {
-        u64::MAX
-    }
-}
+pub use self::{
+    bucket::BucketSettings,
+    handle::{Budget, Denied},
+    in_flight::InFlightSettings,
+    settings::BudgetSettings,
+    spending::Spending,
+    throttle::ThrottleSettings,
+    token_cost::{RetriedRefund, TokenCostSettings, TokenCosts, TokenRefunds},
+    window::WindowSettings,
+};
