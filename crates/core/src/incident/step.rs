@@ -126,6 +126,8 @@ pub enum StepKind {
         by: &'static str,
         /// The primary failure it covers up.
         covers: ErrorClass,
+        /// What a person should read of the primary failure. Bounded.
+        detail: String,
     },
     /// A fallback step failed too.
     FallbackFailed {
@@ -230,8 +232,11 @@ impl fmt::Display for StepKind {
             Self::CircuitOpened { breaker, open_for } => {
                 write!(f, "breaker `{breaker}` opened for {open_for:?}")
             }
-            Self::FallbackAnswered { step, by, covers } => {
+            Self::FallbackAnswered { step, by, covers, detail } if detail.is_empty() => {
                 write!(f, "fallback {step} ({by}) answered for {covers}")
+            }
+            Self::FallbackAnswered { step, by, covers, detail } => {
+                write!(f, "fallback {step} ({by}) answered for {covers} ({detail})")
             }
             Self::FallbackFailed { step, by, failure, detail } => {
                 write!(f, "fallback {step} ({by}) failed: {} ({detail})", failure.class)

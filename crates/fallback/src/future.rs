@@ -1,0 +1,290 @@
+//! The future of one call: the primary, then step after step until one answers.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::time::{Sleep, sleep};
+use tower_service::Service;
+use tower_triage_core::incident::{self, LayerKind, Scope, StepKind};
+use tower_triage_core::{Classify, ErrorClass, Failure, Note, Operation, Shared, Verdict};
+
+use crate::chain::{About, Call, Steps};
+use crate::failed::Failed;
+use crate::keep::Keep;
+use crate::layer::Core;
+
+pin_project! {
+    /// The future of [`Fallback`](crate::Fallback).
+    ///
+    /// # Cancel safety
+    /// Dropped, it drops the primary call or the step that is running; nothing of it goes on. If
+    /// the call had met a failure, its incident ends as abandoned.
+    pub struct ResponseFuture<S, Req, R, T, K>
+    where
+        S: Service<Req>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        core: Shared<Core<R, T, K>>,
+        scope: Scope,
+        operation: Operation,
+        kept: K::Kept,
+        #[pin]
+        state: State<S::Future, T::Future, S::Response, S::Error>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F, G, Res, E> {
+        /// The primary was not ready; its error is the outcome.
+        Held { error: Option<E> },
+        Primary { #[pin] future: F },
+        Step { trying: Option<Trying<Res, E>>, #[pin] future: G },
+        Done,
+    }
+}
+
+/// A step that runs, and the failure that it stands in for.
+struct Trying<Res, E> {
+    index: usize,
+    about: About,
+    /// Boxed: only a step with a limit that is not ready at once has it.
+    limit: Option<Pin<Box<Sleep>>>,
+    failure: Failure,
+    outcome: Result<Res, E>,
+}
+
+/// What follows an outcome.
+enum Next<G, Res, E> {
+    Try(Trying<Res, E>, G),
+    Return { success: bool, outcome: Result<Res, E> },
+}
+
+const LAYER: LayerKind = LayerKind::Fallback;
+
+impl<S, Req, R, T, K> ResponseFuture<S, Req, R, T, K>
+where
+    S: Service<Req>,
+    K: Keep<S, Req>,
+    T: Steps<S, Req, K>,
+{
+    pub(crate) const fn sent(
+        core: Shared<Core<R, T, K>>,
+        scope: Scope,
+        operation: Operation,
+        kept: K::Kept,
+        future: S::Future,
+    ) -> Self {
+        Self { core, scope, operation, kept, state: State::Primary { future } }
+    }
+
+    pub(crate) const fn held(
+        core: Shared<Core<R, T, K>>,
+        scope: Scope,
+        operation: Operation,
+        kept: K::Kept,
+        error: S::Error,
+    ) -> Self {
+        Self { core, scope, operation, kept, state: State::Held { error: Some(error) } }
+    }
+}
+
+impl<S, Req, R, T, K> Future for ResponseFuture<S, Req, R, T, K>
+where
+    S: Service<Req>,
+    R: Classify<S::Response, S::Error>,
+    K: Keep<S, Req>,
+    T: Steps<S, Req, K>,
+{
+    type Output = Result<S::Response, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let entered = this.scope.enter();
+        let core: &Core<R, T, K> = this.core;
+        let call = Call { operation: &*this.operation, keep: &core.keep, kept: &*this.kept };
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Held { error } => {
+                    core.primary(&call, Err(error.take().expect("polled after it was ready")))
+                }
+                StateProj::Primary { future } => {
+                    let outcome = ready!(future.poll(cx));
+                    core.primary(&call, outcome)
+                }
+                StateProj::Step { trying, future } => {
+                    let running = trying.as_mut().expect("polled after it was ready");
+                    let answer = match future.poll(cx) {
+                        Poll::Ready(answer) => Some(answer),
+                        Poll::Pending => {
+                            ready!(running.poll_limit(cx));
+                            None
+                        }
+                    };
+                    match trying.take() {
+                        Some(trying) => core.tried(&call, trying, answer),
+                        None => unreachable!("looked at above"),
+                    }
+                }
+                StateProj::Done => panic!("polled after it was ready"),
+            };
+            match next {
+                Next::Try(trying, future) => {
+                    this.state.set(State::Step { trying: Some(trying), future });
+                }
+                Next::Return { success, mut outcome } => {
+                    this.state.set(State::Done);
+                    core.classifier.finish(entered, success, &mut outcome);
+                    return Poll::Ready(outcome);
+                }
+            }
+        }
+    }
+}
+
+impl<R, T, K> Core<R, T, K> {
+    /// The primary has an outcome.
+    fn primary<S, Req>(
+        &self,
+        call: &Call<'_, S, Req, K>,
+        outcome: Result<S::Response, S::Error>,
+    ) -> Next<T::Future, S::Response, S::Error>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        match self.classifier.judge(call.operation, outcome.as_ref()) {
+            Verdict::Success => {
+                if let Ok(response) = &outcome {
+                    self.steps.learn(call, response);
+                }
+                self.classifier.note_success(call.operation, LAYER);
+                Next::Return { success: true, outcome }
+            }
+            Verdict::Failure(failure) => {
+                self.classifier.note_failure(call.operation, LAYER, failure, outcome.as_ref());
+                self.try_from(0, call, failure, outcome)
+            }
+        }
+    }
+
+    /// Starts the first step from `first` on that is for this failure and can be tried.
+    #[cold]
+    fn try_from<S, Req>(
+        &self,
+        first: usize,
+        call: &Call<'_, S, Req, K>,
+        failure: Failure,
+        outcome: Result<S::Response, S::Error>,
+    ) -> Next<T::Future, S::Response, S::Error>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        let mut index = first;
+        let mut concerned = first > 0;
+        while let Some(about) = self.steps.about(index) {
+            if about.classes.contains(failure.class) {
+                concerned = true;
+                incident::begin_fallback();
+                let failed = Failed { failure, outcome: outcome.as_ref() };
+                match self.steps.start(index, call, failed) {
+                    Ok(future) => {
+                        let trying = Trying { index, about, limit: None, failure, outcome };
+                        return Next::Try(trying, future);
+                    }
+                    Err(why) => {
+                        let (step, by) = (position(index), about.kind);
+                        let skipped = StepKind::FallbackSkipped { step, by, why };
+                        self.classifier.step(call.operation, LAYER, skipped);
+                    }
+                }
+            }
+            index += 1;
+        }
+        if concerned {
+            self.end(failure.class, false);
+        }
+        Next::Return { success: false, outcome }
+    }
+
+    /// A step has an answer, or `None`: it had none in time.
+    #[cold]
+    fn tried<S, Req>(
+        &self,
+        call: &Call<'_, S, Req, K>,
+        trying: Trying<S::Response, S::Error>,
+        answer: Option<Result<S::Response, S::Error>>,
+    ) -> Next<T::Future, S::Response, S::Error>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        let Trying { index, about, failure, outcome, .. } = trying;
+        let (step, by, covers) = (position(index), about.kind, failure.class);
+        let (failed, detail) = match answer {
+            None => (
+                Failure::new(ErrorClass::Timeout).reason("fallback_time_limit"),
+                format!("no answer within {:?}", about.limit.unwrap_or_default()),
+            ),
+            Some(mut answer) => match self.classifier.judge(call.operation, answer.as_ref()) {
+                Verdict::Success => {
+                    let detail = self.classifier.explain(outcome.as_ref());
+                    let answered = StepKind::FallbackAnswered { step, by, covers, detail };
+                    self.classifier.step(call.operation, LAYER, answered);
+                    self.classifier.annotate(&mut answer, &Note::Fallback(covers));
+                    self.end(covers, true);
+                    return Next::Return { success: true, outcome: answer };
+                }
+                Verdict::Failure(failed) => (failed, self.classifier.explain(answer.as_ref())),
+            },
+        };
+        self.classifier.count_unnoted(failed.class);
+        let kind = StepKind::FallbackFailed { step, by, failure: failed, detail };
+        self.classifier.step(call.operation, LAYER, kind);
+        self.try_from(index + 1, call, failure, outcome)
+    }
+
+    fn end(&self, class: ErrorClass, answered: bool) {
+        incident::end_fallback(answered);
+        self.handle.count(class, answered);
+    }
+}
+
+impl<Res, E> Trying<Res, E> {
+    /// Ready when the step's time is up; never without a limit.
+    fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(limit) = self.about.limit else { return Poll::Pending };
+        if limit == Duration::ZERO {
+            return Poll::Ready(());
+        }
+        self.limit.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx)
+    }
+}
+
+/// As people count.
+fn position(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+impl<S, Req, R, T, K> fmt::Debug for ResponseFuture<S, Req, R, T, K>
+where
+    S: Service<Req>,
+    K: Keep<S, Req>,
+    T: Steps<S, Req, K>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! The service: readiness, and the primary call.
+
+use std::fmt;
+use std::task::{Context, Poll};
+
+use tower_service::Service;
+use tower_triage_core::incident::Scope;
+use tower_triage_core::{Classify, Describe, Shared};
+
+use crate::chain::Steps;
+use crate::future::ResponseFuture;
+use crate::keep::{Keep, Keeping};
+use crate::layer::Core;
+
+/// The service that [`FallbackLayer`](crate::FallbackLayer) makes.
+pub struct Fallback<S, R, T, K: Keeping> {
+    inner: S,
+    core: Shared<Core<R, T, K>>,
+    /// The inner service was not ready and said why: the outcome of the next call.
+    held: Option<K::Error>,
+}
+
+impl<S, R, T, K: Keeping> Fallback<S, R, T, K> {
+    pub(crate) const fn new(inner: S, core: Shared<Core<R, T, K>>) -> Self {
+        Self { inner, core, held: None }
+    }
+
+    /// The wrapped service.
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The wrapped service.
+    pub const fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The wrapped service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, Req, R, T, K> Service<Req> for Fallback<S, R, T, K>
+where
+    S: Service<Req>,
+    R: Classify<S::Response, S::Error> + Describe<Req>,
+    T: Steps<S, Req, K>,
+    K: Keep<S, Req>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, Req, R, T, K>;
+
+    /// Never an error: a readiness error of the wrapped service becomes the outcome of the next
+    /// call, so that it is classified and can be answered like any other failure.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        if self.held.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        self.inner.poll_ready(cx).map(|readiness| {
+            self.held = readiness.err();
+            Ok(())
+        })
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let scope = Scope::join();
+        let core = self.core.clone();
+        let operation = core.classifier.rules().operation(&request);
+        match self.held.take() {
+            None => {
+                let (future, kept) = core.keep.send(&mut self.inner, request);
+                ResponseFuture::sent(core, scope, operation, kept, future)
+            }
+            Some(error) => {
+                let kept = core.keep.keep(&self.inner, request);
+                ResponseFuture::held(core, scope, operation, kept, error)
+            }
+        }
+    }
+}
+
+/// By hand: a held readiness error belongs to the instance that was polled.
+impl<S: Clone, R, T, K: Keeping> Clone for Fallback<S, R, T, K> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), self.core.clone())
+    }
+}
+
+impl<S: fmt::Debug, R, T, K: Keeping> fmt::Debug for Fallback<S, R, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fallback").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

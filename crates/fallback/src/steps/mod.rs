@@ -1,0 +1,15 @@
+//! The steps a chain can be made of, one file each.
+
+mod call;
+mod last_good;
+mod one_call;
+mod service;
+mod value;
+
+pub use self::{
+    call::{CallStep, CallWithStep},
+    last_good::{ByOperation, ByRequest, LastGood, LastGoodStep},
+    one_call::OneCall,
+    service::{MakeRequest, MakeWith, ReplanStep, SameRequest, ServiceStep},
+    value::ValueStep,
+};
