@@ -196,29 +196,16 @@ pub fn classify_chain(error: &(dyn Error + 'static), phase: Phase) -> Failure {
         if let Some(failure) = local_failure(cause) {
             return failure;
         }
-        if io.is_none() {
-            // An io::Error made from another error is a wrapper; what it wraps comes next.
-            io = cause.downcast_ref::<io::Error>();
+        // Adapters wrap one I/O error in another, of kind `Other`: the one with a kind of its own
+        // decides.
+        if io.is_none_or(|io: &io::Error| io.kind() == io::ErrorKind::Other) {
+            io = cause.downcast_ref().or(io);
         }
     }
     match io {
-        Some(io) => io_failure(innermost_kind(io), io.raw_os_error(), phase),
+        Some(io) => io_failure(io.kind(), io.raw_os_error(), phase),
         None => Failure::new(ErrorClass::Unknown).reason("unknown_error"),
     }
-}
-
-/// The kind of the deepest `io::Error` that has one of its own: adapters wrap one `io::Error` in
-/// another with kind `Other`.
-fn innermost_kind(error: &io::Error) -> io::ErrorKind {
-    let mut kind = error.kind();
-    let mut inner = error.get_ref().and_then(|e| e.downcast_ref::<io::Error>());
-    while let Some(io) = inner {
-        if kind == io::ErrorKind::Other {
-            kind = io.kind();
-        }
-        inner = io.get_ref().and_then(|e| e.downcast_ref::<io::Error>());
-    }
-    kind
 }
 
 /// What one link of a chain says by itself, if it is a rejection of ours, a timer of tokio or
@@ -316,5 +303,31 @@ pub fn write_chain(error: &dyn Error, out: &mut dyn fmt::Write) {
         }
         last = text;
         next = cause.source();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_error_of_kind_other_hides_neither_kind_nor_number() {
+        let no_sockets = io::Error::other(io::Error::from_raw_os_error(24));
+        assert_eq!(classify_chain(&no_sockets, Phase::Connect).class, ErrorClass::Rejected);
+
+        #[derive(Debug)]
+        struct Foreign(io::Error);
+        impl fmt::Display for Foreign {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("foreign")
+            }
+        }
+        impl Error for Foreign {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let reset = io::Error::other(Foreign(io::ErrorKind::ConnectionReset.into()));
+        assert_eq!(classify_chain(&reset, Phase::Read).reason, "connection_reset");
     }
 }
