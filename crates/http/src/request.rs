@@ -1,0 +1,115 @@
+//! What a request's head says about repeating it.
+
+use http::{Extensions, HeaderMap, Method, Uri};
+use tower_triage_core::{Key, Label, Operation, Target};
+
+use crate::marks::{Repeatable, RouteTemplate, UnitOfWork};
+
+/// The parts of a request that the rules look at: all but the body.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target.
+    pub uri: &'a Uri,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// Extensions, with the marks of callers and routers.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a, B> From<&'a http::Request<B>> for RequestHead<'a> {
+    fn from(request: &'a http::Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
+impl<'a> RequestHead<'a> {
+    /// May it be sent again although the peer may have worked on it? By its method (RFC 9110,
+    /// section 9.2.2), an `Idempotency-Key`, or a [`Repeatable`] mark.
+    #[must_use]
+    pub fn repeatable(self) -> bool {
+        is_idempotent(self.method)
+            || self.has_idempotency_key()
+            || self.extensions.get::<Repeatable>().is_some()
+    }
+
+    /// Is it the complete unit of work? With an `Idempotency-Key` (the server's 409 then says that
+    /// the first one is still running) or an [`UnitOfWork`] mark.
+    #[must_use]
+    pub fn unit_of_work(self) -> bool {
+        self.has_idempotency_key() || self.extensions.get::<UnitOfWork>().is_some()
+    }
+
+    fn has_idempotency_key(self) -> bool {
+        self.headers.get("idempotency-key").is_some_and(|key| !key.is_empty())
+    }
+
+    /// The host with its port, if one is named; empty if the request names no host.
+    #[must_use]
+    pub fn host(self) -> &'a str {
+        let authority = self.uri.authority().map(http::uri::Authority::as_str);
+        let named = || self.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
+        let host = authority.or_else(named).unwrap_or_default();
+        // Before an `@` there may be a password.
+        host.rsplit_once('@').map_or(host, |(_, host)| host)
+    }
+
+    /// The method and the [`RouteTemplate`], if the request carries one: `GET /orders/{id}`. Never
+    /// the raw path. A method that nobody registered is `_OTHER`.
+    #[must_use]
+    pub fn operation(self) -> Operation {
+        let method = if is_registered(self.method) { self.method.as_str() } else { "_OTHER" };
+        match self.extensions.get::<RouteTemplate>() {
+            Some(RouteTemplate(template)) => {
+                Operation::from_parts(&[method, " ", template.as_str()])
+            }
+            None => Operation::new(method),
+        }
+    }
+
+    /// The host in lower case, as the key of a breaker.
+    #[must_use]
+    pub fn host_key(self) -> Key {
+        let host = self.host();
+        if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Key::new(&host.to_ascii_lowercase());
+        }
+        Key::new(host)
+    }
+
+    /// Method, host and path, without the query.
+    #[must_use]
+    pub fn target(self) -> Target {
+        Target::from_parts(&[self.method.as_str(), " ", self.host(), self.uri.path()])
+    }
+
+    /// A header's value as a label, if it is text.
+    #[must_use]
+    pub fn label(self, name: &str) -> Option<Label> {
+        let text = self.text(name)?;
+        (!text.is_empty()).then(|| Label::new(text))
+    }
+
+    /// A header's value, if it is text.
+    pub(crate) fn text(self, name: &str) -> Option<&'a str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// The methods that RFC 9110 (section 9.2.2) calls idempotent.
+fn is_idempotent(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
+    )
+}
+
+fn is_registered(method: &Method) -> bool {
+    is_idempotent(method) || matches!(*method, Method::POST | Method::PATCH | Method::CONNECT)
+}

@@ -1,0 +1,227 @@
+//! The HTTP rules: status half, how to adjust it, and what it reads from requests.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use tokio::time::Instant;
+use tower_triage_core::{
+    ClassifyResponse, Describe, ErrorClass, Failure, Halves, Key, Label, Note, Notes, Operation,
+    Stamp, Target, TraceParent, Verdict, wall_clock,
+};
+
+use crate::decision::HttpFacts;
+use crate::errors::HttpErrors;
+use crate::marks::{BodyPrefix, Deadline};
+use crate::request::RequestHead;
+
+/// The rules for HTTP: [`HttpStatus`] for responses and requests, and a half for errors.
+pub type HttpRules<Q = HttpErrors> = Halves<HttpStatus, Q>;
+
+/// The rules for HTTP with their defaults.
+///
+/// Adjust them before they are shared ([`HttpRulesExt`]), then put them into a
+/// [`Classifier`](tower_triage_core::Classifier):
+///
+/// ```
+/// use tower_triage_core::{Classifier, Classify, ErrorClass};
+/// use tower_triage_http::{HttpErrors, HttpRulesExt, http};
+///
+/// let rules = http().status(404, ErrorClass::Transient);
+///
+/// let response = ::http::Response::builder().status(404).body(()).unwrap();
+/// let outcome: Result<_, &std::convert::Infallible> = Ok(&response);
+/// assert_eq!(rules.classify(outcome).failure().unwrap().class, ErrorClass::Transient);
+/// let classifier = Classifier::new(rules);
+/// # let _ = classifier;
+/// ```
+#[must_use]
+pub fn http() -> HttpRules {
+    HttpRules::default()
+}
+
+/// Reads a fact from a request.
+type ReadFrom<Fact> = dyn Fn(RequestHead<'_>) -> Fact + Send + Sync;
+
+/// Judges any `http::Response`, whatever its body, by status and headers, and reads the facts of
+/// any `http::Request`.
+///
+/// It never touches a body. What a `ClassifyLayer` stamped is believed first; a [`BodyPrefix`]
+/// extension, where a peeking layer left one, is read for error codes.
+#[derive(Clone, Default)]
+pub struct HttpStatus {
+    /// Few, so a search is as fast as anything.
+    overrides: Vec<(u16, Option<ErrorClass>)>,
+    operation: Option<Arc<ReadFrom<Option<Operation>>>>,
+    key: Option<Arc<ReadFrom<Key>>>,
+    fallback_header: Option<HeaderName>,
+}
+
+/// Adjusts the rules before they are shared. An extension trait, because the rules are core's
+/// [`Halves`].
+pub trait HttpRulesExt: Sized {
+    /// Changes the status half.
+    #[must_use]
+    fn adjust_status(self, change: impl FnOnce(&mut HttpStatus)) -> Self;
+
+    /// Every answer with `status` is a failure of `class`, whatever its headers and body say. It
+    /// then has the class's own vote and disposition; the server's hints are read as for the class.
+    #[must_use]
+    fn status(self, status: u16, class: ErrorClass) -> Self {
+        self.adjust_status(|half| half.set(status, Some(class)))
+    }
+
+    /// Every answer with `status` is a success: a 404 that means "not there, as hoped".
+    #[must_use]
+    fn success(self, status: u16) -> Self {
+        self.adjust_status(|half| half.set(status, None))
+    }
+
+    /// Names operations with `f`, for instance by a router's matched path; where it gives `None`
+    /// the default stands. The names must come from a small set: never the raw path.
+    ///
+    /// ```
+    /// use tower_triage_core::Operation;
+    /// use tower_triage_http::{HttpRulesExt, RequestHead, http};
+    ///
+    /// #[derive(Clone)]
+    /// struct MatchedPath(&'static str);
+    ///
+    /// let rules = http().operation_by(|request: RequestHead<'_>| {
+    ///     let path = request.extensions.get::<MatchedPath>()?;
+    ///     Some(Operation::from_parts(&[request.method.as_str(), " ", path.0]))
+    /// });
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    fn operation_by(
+        self,
+        f: impl Fn(RequestHead<'_>) -> Option<Operation> + Send + Sync + 'static,
+    ) -> Self {
+        self.adjust_status(|half| half.operation = Some(Arc::new(f)))
+    }
+
+    /// Takes the key of keyed breakers from `f`. Default: the host, in lower case, with its port if
+    /// one is named.
+    #[must_use]
+    fn key_by(self, f: impl Fn(RequestHead<'_>) -> Key + Send + Sync + 'static) -> Self {
+        self.adjust_status(|half| half.key = Some(Arc::new(f)))
+    }
+
+    /// Marks an answer that a fallback gave with this header, whose value is the class that it
+    /// covers up. Default: no header; the mark is a response extension only.
+    #[must_use]
+    fn fallback_header(self, name: HeaderName) -> Self {
+        self.adjust_status(|half| half.fallback_header = Some(name))
+    }
+}
+
+impl<Q> HttpRulesExt for Halves<HttpStatus, Q> {
+    fn adjust_status(mut self, change: impl FnOnce(&mut HttpStatus)) -> Self {
+        change(&mut self.response);
+        self
+    }
+}
+
+impl HttpStatus {
+    fn set(&mut self, status: u16, class: Option<ErrorClass>) {
+        self.overrides.retain(|(known, _)| *known != status);
+        self.overrides.push((status, class));
+    }
+
+    fn verdict(&self, facts: &HttpFacts<'_>) -> Verdict {
+        match self.overrides.iter().find(|(status, _)| *status == facts.status) {
+            None => facts.verdict(),
+            Some((_, None)) => Verdict::Success,
+            Some((_, Some(class))) => {
+                facts.with_hints(Failure::new(*class).reason("http_status_override")).into()
+            }
+        }
+    }
+
+    /// Is `status` a success that nothing has to be read for?
+    fn is_plain_success(&self, status: StatusCode) -> bool {
+        self.overrides.is_empty() && (100..400).contains(&status.as_u16())
+    }
+}
+
+impl<B> ClassifyResponse<http::Response<B>> for HttpStatus {
+    fn response(&self, response: &http::Response<B>) -> Verdict {
+        let extensions = response.extensions();
+        if let Some(verdict) = extensions.get::<Notes>().and_then(|notes| notes.verdict) {
+            return verdict;
+        }
+        let status = response.status();
+        if self.is_plain_success(status) {
+            // The happy path reads no clock.
+            return Verdict::Success;
+        }
+        self.verdict(&HttpFacts {
+            status: status.as_u16(),
+            headers: response.headers(),
+            body_prefix: extensions.get::<BodyPrefix>().map_or(&[], |prefix| &prefix.0[..]),
+            now: wall_clock(),
+        })
+    }
+
+    fn annotate(&self, response: &mut http::Response<B>, note: &Note) -> bool {
+        if let (Note::Fallback(class), Some(name)) = (note, &self.fallback_header) {
+            let value = HeaderValue::from_static(class.as_str());
+            response.headers_mut().insert(name.clone(), value);
+        }
+        response.extensions_mut().get_or_insert_default::<Notes>().add(note);
+        true
+    }
+
+    fn explain(&self, response: &http::Response<B>, out: &mut dyn fmt::Write) {
+        // What cannot be written is not read either.
+        let _ = write!(out, "{}", response.status());
+    }
+}
+
+impl<B> Stamp<http::Response<B>> for HttpStatus {}
+
+impl<B> Describe<http::Request<B>> for HttpStatus {
+    fn operation(&self, request: &http::Request<B>) -> Operation {
+        let head = RequestHead::from(request);
+        self.operation.as_ref().and_then(|f| f(head)).unwrap_or_else(|| head.operation())
+    }
+
+    fn repeatable(&self, request: &http::Request<B>) -> bool {
+        RequestHead::from(request).repeatable()
+    }
+
+    fn unit_of_work(&self, request: &http::Request<B>) -> bool {
+        RequestHead::from(request).unit_of_work()
+    }
+
+    fn key(&self, request: &http::Request<B>) -> Key {
+        let head = RequestHead::from(request);
+        self.key.as_ref().map_or_else(|| head.host_key(), |f| f(head))
+    }
+
+    fn deadline(&self, request: &http::Request<B>) -> Option<Instant> {
+        request.extensions().get::<Deadline>().map(|deadline| deadline.0)
+    }
+
+    fn request_id(&self, request: &http::Request<B>) -> Option<Label> {
+        RequestHead::from(request).label("x-request-id")
+    }
+
+    fn trace(&self, request: &http::Request<B>) -> Option<TraceParent> {
+        RequestHead::from(request).text("traceparent").and_then(TraceParent::parse)
+    }
+
+    fn target(&self, request: &http::Request<B>) -> Target {
+        RequestHead::from(request).target()
+    }
+}
+
+impl fmt::Debug for HttpStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpStatus")
+            .field("overrides", &self.overrides)
+            .field("fallback_header", &self.fallback_header)
+            .finish_non_exhaustive()
+    }
+}
