@@ -214,7 +214,7 @@ pub fn classify_chain(error: &(dyn Error + 'static), phase: Phase) -> Failure {
 pub fn local_failure(cause: &(dyn Error + 'static)) -> Option<Failure> {
     if let Some(any) = cause.downcast_ref::<CircuitOpen>() {
         let hint = crate::verdict::RetryAfter::AtLeast(any.retry_after());
-        return Some(Failure::new(ErrorClass::Rejected).retry_after(hint).reason("circuit_open"));
+        return Some(Failure::new(ErrorClass::Rejected).retry_after(hint).reason(CircuitOpen::REASON));
     }
     if cause.is::<tokio::time::error::Elapsed>() {
         return Some(Failure::new(ErrorClass::Timeout).reason("elapsed"));

@@ -17,6 +17,9 @@ pub struct CircuitOpen {
 }
 
 impl CircuitOpen {
+    /// The reason under which every classifier of ours reports it, whatever class it is given.
+    pub const REASON: &'static str = "circuit_open";
+
     /// A rejection by the breaker `name`, which wants no call before `retry_after` has passed.
     #[must_use]
     pub const fn new(name: Label, retry_after: Duration) -> Self {

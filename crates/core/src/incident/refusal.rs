@@ -33,6 +33,8 @@ pub enum Refusal {
     ExhaustedBelow,
     /// The layer was told to shut down.
     Shutdown,
+    /// No new credentials were obtained.
+    RefreshFailed,
 }
 
 impl Refusal {
@@ -53,6 +55,7 @@ impl Refusal {
             Self::BudgetExhausted => "budget_exhausted",
             Self::ExhaustedBelow => "exhausted_below",
             Self::Shutdown => "shutdown",
+            Self::RefreshFailed => "refresh_failed",
         }
     }
 }
