@@ -1,0 +1,246 @@
+//! Again, or not: the decision as a pure function.
+
+use std::time::Duration;
+
+use tower_triage_core::{
+    Delays, Disposition, ErrorClass, Failure, Refusal, RetryAfter, RetryRule, ServerWord,
+};
+
+use crate::policy::{ClassRule, RetryPolicy};
+
+/// What is known of the request and of the outcome, besides the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// May the request be sent again although the peer may have worked on it (it is idempotent)?
+    pub repeatable: bool,
+    /// Is the request the complete unit of work?
+    pub unit_of_work: bool,
+    /// Time until the overall deadline; `None` without one.
+    pub time_left: Option<Duration>,
+    /// Can the request be sent again at all? The text says why not.
+    pub replayable: Result<(), &'static str>,
+    /// Has response data reached the caller already?
+    pub committed: bool,
+    /// Did a retry below give up on this very call?
+    pub exhausted_below: bool,
+    /// Can new credentials be obtained?
+    pub can_refresh: bool,
+}
+
+/// A request that may be repeated, without a deadline.
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            repeatable: true,
+            unit_of_work: true,
+            time_left: None,
+            replayable: Ok(()),
+            committed: false,
+            exhausted_below: false,
+            can_refresh: false,
+        }
+    }
+}
+
+/// Where one request stands: its failed attempts, in total and per class, and its delays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    attempts: u32,
+    by_class: [u32; ErrorClass::ALL.len()],
+    delays: [Delays; ErrorClass::ALL.len()],
+    refreshed: bool,
+}
+
+impl Progress {
+    /// Attempts that have failed so far.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Attempts that have failed with `class` so far.
+    #[must_use]
+    pub const fn attempts_of(&self, class: ErrorClass) -> u32 {
+        self.by_class[class.index()]
+    }
+
+    const fn count(&mut self, class: ErrorClass) {
+        self.attempts = self.attempts.saturating_add(1);
+        let of_class = &mut self.by_class[class.index()];
+        *of_class = of_class.saturating_add(1);
+    }
+}
+
+/// What to do after a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Decision {
+    /// Send the request again, if the budget allows.
+    Again {
+        /// After this time.
+        wait: Duration,
+        /// The server asked for this wait; without it ours would be shorter.
+        hinted: bool,
+        /// Only after new credentials were obtained.
+        refresh: bool,
+    },
+    /// Return the failure.
+    Stop(Refusal),
+}
+
+impl RetryPolicy {
+    /// Decides after an attempt that ended in `failure`, which is counted in `progress` first; `u`
+    /// is uniform in [0, 1) and jitters the wait.
+    ///
+    /// The order of the questions is fixed, and the first one that says no gives the reason: class,
+    /// the server's word, committed, replayable, safe to repeat (disposition and idempotency, or
+    /// unit of work), attempts left, hint within cap and deadline, wait within the deadline. The
+    /// budget comes last and is asked by the layer.
+    pub fn decide(
+        &self,
+        facts: &Facts,
+        progress: &mut Progress,
+        failure: &Failure,
+        u: f64,
+    ) -> Decision {
+        progress.count(failure.class);
+        self.again(facts, progress, failure, u).unwrap_or_else(Decision::Stop)
+    }
+
+    /// Would the very same request be sent again after `failure`, with attempts and budget left?
+    ///
+    /// ```
+    /// use tower_triage_core::{Disposition, ErrorClass, Failure};
+    /// use tower_triage_retry::{Facts, RetryPolicy};
+    ///
+    /// let policy = RetryPolicy::default();
+    /// let post = Facts { repeatable: false, ..Facts::default() };
+    /// let reset = Failure::new(ErrorClass::Transient);
+    /// assert!(!policy.would_retry(&reset, &post));
+    /// assert!(policy.would_retry(&reset.disposition(Disposition::NotSent), &post));
+    /// ```
+    #[must_use]
+    pub fn would_retry(&self, failure: &Failure, facts: &Facts) -> bool {
+        let decision = self.decide(facts, &mut Progress::default(), failure, 0.0);
+        matches!(decision, Decision::Again { refresh: false, .. })
+    }
+
+    /// Is a failure like this one repeated at all, by its class or the server's word alone?
+    #[must_use]
+    pub fn repeats(&self, failure: &Failure) -> bool {
+        match failure.server {
+            ServerWord::Forbidden => false,
+            ServerWord::Demanded => true,
+            ServerWord::Silent => self.rule(failure.class).is_some(),
+        }
+    }
+
+    fn again(
+        &self,
+        facts: &Facts,
+        progress: &mut Progress,
+        failure: &Failure,
+        u: f64,
+    ) -> Result<Decision, Refusal> {
+        let demanded = failure.server == ServerWord::Demanded;
+        let refresh =
+            facts.can_refresh && !progress.refreshed && failure.class.retry() == RetryRule::Refresh;
+        let usual = ClassRule::default();
+        let rule = match self.rule(failure.class) {
+            Some(rule) => Some(rule),
+            // The server lifts the class; how to wait, it leaves to us.
+            None if demanded => Some(self.rule(ErrorClass::Transient).unwrap_or(&usual)),
+            None if refresh => None,
+            None => return Err(Refusal::ClassNotRetried),
+        };
+        if failure.server == ServerWord::Forbidden {
+            return Err(Refusal::ServerForbade);
+        }
+        if facts.committed {
+            return Err(Refusal::Committed);
+        }
+        facts.replayable.map_err(Refusal::NotReplayable)?;
+        if !demanded {
+            safe(facts, failure)?;
+        }
+        if facts.exhausted_below && self.honours_exhausted() {
+            return Err(Refusal::ExhaustedBelow);
+        }
+        self.attempts_left(progress, failure.class, rule)?;
+        let hint = self.hint(failure)?;
+        if let Some(left) = facts.time_left {
+            if left.is_zero() {
+                return Err(Refusal::DeadlinePassed);
+            }
+            if hint.is_some_and(|hint| hint.duration() >= left) {
+                return Err(Refusal::WaitOverDeadline);
+            }
+        }
+
+        let delays = &mut progress.delays[failure.class.index()];
+        // With new credentials there is nothing to wait for.
+        let own = match rule {
+            Some(rule) if !refresh => rule.backoff().next(delays, u),
+            _ => Duration::ZERO,
+        };
+        let (wait, hinted) = merge(hint, own);
+        if matches!(hint, Some(RetryAfter::Exactly(_))) {
+            // The server has set a new beginning (gRPC A6).
+            delays.restart();
+        }
+        if facts.time_left.is_some_and(|left| wait >= left) {
+            return Err(Refusal::WaitOverDeadline);
+        }
+        progress.refreshed |= refresh;
+        Ok(Decision::Again { wait, hinted, refresh })
+    }
+
+    fn attempts_left(
+        &self,
+        progress: &Progress,
+        class: ErrorClass,
+        rule: Option<&ClassRule>,
+    ) -> Result<(), Refusal> {
+        let used_up = |max: Option<u32>, made: u32| max.is_some_and(|max| made >= max);
+        let of_class = rule.and_then(ClassRule::max_attempts);
+        if used_up(self.max_attempts(), progress.attempts())
+            || used_up(of_class, progress.attempts_of(class))
+        {
+            return Err(Refusal::AttemptsUsedUp);
+        }
+        Ok(())
+    }
+
+    /// The server's hint, as far as we follow it.
+    fn hint(&self, failure: &Failure) -> Result<Option<RetryAfter>, Refusal> {
+        let cap = self.max_hint();
+        match failure.retry_after {
+            None => Ok(None),
+            Some(hint) if hint != RetryAfter::Never && hint.duration() <= cap => Ok(Some(hint)),
+            Some(_) if self.retries_at_hint_cap() => Ok(Some(RetryAfter::AtLeast(cap))),
+            Some(_) => Err(Refusal::HintOverCap),
+        }
+    }
+}
+
+/// Classification, section 2: the peer did nothing, or the request may be repeated.
+fn safe(facts: &Facts, failure: &Failure) -> Result<(), Refusal> {
+    match failure.class.retry() {
+        RetryRule::Unit if !facts.unit_of_work => Err(Refusal::NotUnitOfWork),
+        RetryRule::Unit => Ok(()),
+        RetryRule::Safe | RetryRule::Refresh | RetryRule::Never => match failure.disposition {
+            Disposition::NotSent | Disposition::NotProcessed => Ok(()),
+            Disposition::MaybeProcessed | Disposition::Processed if facts.repeatable => Ok(()),
+            Disposition::MaybeProcessed | Disposition::Processed => Err(Refusal::NotIdempotent),
+        },
+    }
+}
+
+/// The wait, and whether it is the server's: its hint is a lower bound, a pushback is exact.
+fn merge(hint: Option<RetryAfter>, own: Duration) -> (Duration, bool) {
+    match hint {
+        None => (own, false),
+        Some(RetryAfter::Exactly(wait)) => (wait, true),
+        Some(hint) => (own.max(hint.duration()), hint.duration() > own),
+    }
+}

@@ -1,0 +1,484 @@
+//! What happens after `call`: attempts, decisions, waits.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower_service::Service;
+use tower_triage_core::incident::{self, Scope};
+use tower_triage_core::{
+    CircuitOpen, Classify, ErrorClass, Failure, LayerKind, Operation, Refusal, Shared, StepKind, Verdict,
+};
+
+use crate::budget::Spending;
+use crate::decision::{Decision, Facts, Progress};
+use crate::layer::Core;
+use crate::nudge::Nudge;
+use crate::pause::Pause;
+use crate::refresh::Refresh;
+use crate::replay::{Attempt, Release, Replay};
+use crate::span::AttemptSpan;
+
+pin_project! {
+    /// The future of [`Retry`](crate::Retry).
+    ///
+    /// # Cancel safety
+    /// Dropped, it drops the attempt or the wait; no task and no timer stays.
+    pub struct ResponseFuture<S, Req, R, P, N, F>
+    where
+        S: Service<P::Sent>,
+        P: Replay<Req>,
+        P: Release<S::Response>,
+        F: Refresh,
+    {
+        #[pin]
+        state: State<S::Future>,
+        call: Call<S, Req, R, P, N, F>,
+        scope: Scope,
+    }
+
+    impl<S, Req, R, P, N, F> PinnedDrop for ResponseFuture<S, Req, R, P, N, F>
+    where
+        S: Service<P::Sent>,
+        P: Replay<Req>,
+        P: Release<S::Response>,
+        F: Refresh,
+    {
+        fn drop(this: Pin<&mut Self>) {
+            // What a cancelled attempt says on its way out belongs to its span.
+            let mut this = this.project();
+            let _entered = this.call.span.enter();
+            this.state.set(State::Done);
+        }
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F> {
+        /// An attempt is under way.
+        Calling { #[pin] future: F },
+        /// Between two attempts: letting go, refreshing, sleeping.
+        Waiting,
+        /// The next attempt waits for the service to be ready.
+        Readying,
+        /// The outcome was returned.
+        Done,
+    }
+}
+
+/// What a further attempt is made of.
+pub(crate) struct Kept<K, S> {
+    pub(crate) request: K,
+    /// A clone of the called service; polled ready before each attempt.
+    pub(crate) service: S,
+}
+
+type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Error>;
+
+/// What one logical request owns.
+pub(crate) struct Call<S, Req, R, P, N, F>
+where
+    S: Service<P::Sent>,
+    P: Replay<Req> + Release<S::Response>,
+    F: Refresh,
+{
+    core: Shared<Core<R, P, N, F>>,
+    operation: Operation,
+    repeatable: bool,
+    unit_of_work: bool,
+    deadline: Option<Instant>,
+    spending: Spending,
+    kept: Result<Kept<P::Kept, S>, &'static str>,
+    span: AttemptSpan,
+    later: Option<Box<Later<P::Sent, Outcome<S, P::Sent>, P::Future, F::Future>>>,
+}
+
+/// What only a request that has failed needs: off the happy path's future.
+struct Later<T, O, L, A> {
+    progress: Progress,
+    /// The next attempt and its request.
+    next: Option<(Attempt, T)>,
+    /// The last outcome of the service, kept until the next one: returned if that one is a
+    /// rejection of our own, or if there is no next one.
+    last: Option<(ErrorClass, O)>,
+    pause: Pause<L, A>,
+}
+
+impl<T, O, L, A> Default for Later<T, O, L, A> {
+    fn default() -> Self {
+        Self { progress: Progress::default(), next: None, last: None, pause: Pause::default() }
+    }
+}
+
+impl<S, Req, R, P, N, F> ResponseFuture<S, Req, R, P, N, F>
+where
+    S: Service<P::Sent>,
+    P: Replay<Req> + Release<S::Response>,
+    F: Refresh,
+{
+    pub(crate) const fn new(
+        future: S::Future,
+        call: Call<S, Req, R, P, N, F>,
+        scope: Scope,
+    ) -> Self {
+        Self { state: State::Calling { future }, call, scope }
+    }
+}
+
+impl<S, Req, R, P, N, F> Future for ResponseFuture<S, Req, R, P, N, F>
+where
+    S: Service<P::Sent>,
+    P: Replay<Req> + Release<S::Response>,
+    R: Classify<S::Response, S::Error>,
+    N: Nudge<P::Sent, S::Response, S::Error>,
+    F: Refresh,
+{
+    type Output = Result<S::Response, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let call = this.call;
+        let entered = this.scope.enter();
+        let (success, mut outcome) = loop {
+            match this.state.as_mut().project() {
+                StateProj::Calling { future } => {
+                    let outcome = {
+                        let _attempt = call.span.enter();
+                        ready!(future.poll(cx))
+                    };
+                    match call.core.classifier.judge(&call.operation, outcome.as_ref()) {
+                        Verdict::Success => {
+                            call.succeeded();
+                            break (true, outcome);
+                        }
+                        Verdict::Failure(failure) => match call.failed(failure, outcome) {
+                            ControlFlow::Continue(()) => this.state.set(State::Waiting),
+                            ControlFlow::Break(outcome) => break (false, outcome),
+                        },
+                    }
+                }
+                StateProj::Waiting => match ready!(call.poll_pause(cx)) {
+                    ControlFlow::Continue(()) => this.state.set(State::Readying),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Readying => match ready!(call.poll_next(cx)) {
+                    ControlFlow::Continue(future) => this.state.set(State::Calling { future }),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+            }
+        };
+        this.state.set(State::Done);
+        call.span.close();
+        call.core.classifier.finish(entered, success, &mut outcome);
+        Poll::Ready(outcome)
+    }
+}
+
+impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
+where
+    S: Service<P::Sent>,
+    P: Replay<Req> + Release<S::Response>,
+    F: Refresh,
+{
+    #[expect(clippy::too_many_arguments, reason = "each is one field, read in `call` alone")]
+    pub(crate) const fn new(
+        core: Shared<Core<R, P, N, F>>,
+        operation: Operation,
+        repeatable: bool,
+        unit_of_work: bool,
+        deadline: Option<Instant>,
+        spending: Spending,
+        kept: Result<Kept<P::Kept, S>, &'static str>,
+        span: AttemptSpan,
+    ) -> Self {
+        Self {
+            core,
+            operation,
+            repeatable,
+            unit_of_work,
+            deadline,
+            spending,
+            kept,
+            span,
+            later: None,
+        }
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            repeatable: self.repeatable,
+            unit_of_work: self.unit_of_work,
+            time_left: self.time_left(),
+            replayable: match &self.kept {
+                Ok(kept) => self.core.replay.ready(&kept.request),
+                // One attempt was asked for: that is the reason to give.
+                Err(_) if self.core.plan.max_attempts() == Some(1) => Ok(()),
+                Err(why) => Err(why),
+            },
+            // An outcome is judged here before anything of it reaches the caller.
+            committed: false,
+            exhausted_below: incident::exhausted_below(),
+            can_refresh: F::GIVEN,
+        }
+    }
+}
+
+impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
+where
+    S: Service<P::Sent>,
+    P: Replay<Req> + Release<S::Response>,
+    R: Classify<S::Response, S::Error>,
+    F: Refresh,
+{
+    fn succeeded(&mut self) {
+        self.core.classifier.note_success(&self.operation, LayerKind::Retry);
+        self.core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    }
+
+    #[cold]
+    fn step(&self, kind: StepKind) {
+        self.core.classifier.step(&self.operation, LayerKind::Retry, kind);
+    }
+
+    /// Records and judges a failed attempt: a pause before the next one, or the outcome to return.
+    #[cold]
+    fn failed(
+        &mut self,
+        failure: Failure,
+        outcome: Outcome<S, P::Sent>,
+    ) -> ControlFlow<Outcome<S, P::Sent>>
+    where
+        N: Nudge<P::Sent, S::Response, S::Error>,
+    {
+        self.note(failure, outcome.as_ref());
+        let facts = self.facts();
+        let core = &self.core;
+        let later = self.later.get_or_insert_default();
+        let decision = core.plan.decide(&facts, &mut later.progress, &failure, core.random.unit());
+        let verdict = Verdict::Failure(failure);
+        core.budget.observe(&mut self.spending, &verdict, core.plan.repeats(&failure));
+        match self.prepare(decision, failure, outcome.as_ref()) {
+            Ok(()) => {
+                self.set_aside(failure, outcome);
+                ControlFlow::Continue(())
+            }
+            Err(why) => ControlFlow::Break(self.give_up(why, failure, outcome)),
+        }
+    }
+
+    /// Closes the attempt's span and records its failure.
+    fn note(&mut self, failure: Failure, outcome: Result<&S::Response, &S::Error>) {
+        self.span.failed(failure.class);
+        self.core.classifier.note_failure(&self.operation, LayerKind::Retry, failure, outcome);
+    }
+
+    /// Makes the next attempt's request while the failed outcome still exists, and begins the pause.
+    fn prepare(
+        &mut self,
+        decision: Decision,
+        failure: Failure,
+        outcome: Result<&S::Response, &S::Error>,
+    ) -> Result<(), Refusal>
+    where
+        N: Nudge<P::Sent, S::Response, S::Error>,
+    {
+        let core = &self.core;
+        let (wait, hinted, refresh) = match decision {
+            Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
+            Decision::Stop(why) => return Err(why),
+        };
+        if core.is_shut_down() {
+            return Err(Refusal::Shutdown);
+        }
+        let kept = self.kept.as_mut().map_err(|why| Refusal::NotReplayable(why))?;
+        core.budget
+            .ask(&mut self.spending, &failure, core.budget_now())
+            .map_err(|_| Refusal::BudgetExhausted)?;
+
+        let later = self.later.get_or_insert_default();
+        let attempt = Attempt::after(failure, later.progress.attempts(), wait);
+        let mut request =
+            core.replay.again(&mut kept.request, &attempt).map_err(Refusal::NotReplayable)?;
+        let nudged = core.nudge.nudge(&mut request, &attempt, outcome);
+        later.next = Some((attempt, request));
+        later.pause = Pause::new(wait, core.shutdown.as_ref());
+        if refresh {
+            later.pause.refresh(incident::run_detached(|| core.refresh.refresh(failure)));
+        }
+        if nudged {
+            self.step(StepKind::Nudged { attempt: attempt.number });
+        }
+        self.step(StepKind::Waiting { delay: wait, hinted });
+        Ok(())
+    }
+
+    /// Keeps the failed outcome, or lets it go.
+    fn set_aside(&mut self, failure: Failure, outcome: Outcome<S, P::Sent>) {
+        let later = self.later.get_or_insert_default();
+        // The last word of the service itself outlives a rejection of our own.
+        if later.last.is_none() || !is_ours(&failure) {
+            later.last = Some((failure.class, outcome));
+        }
+        // A refresh that fails ends the call with this outcome.
+        if !later.pause.is_refreshing() {
+            self.let_go();
+        }
+    }
+
+    /// Releases a failed response, unless it may yet be returned. Says whether it did.
+    fn let_go(&mut self) -> bool {
+        let Some(later) = &mut self.later else { return false };
+        match later.last.take() {
+            Some((class, Ok(response))) if self.core.shutdown.is_none() => {
+                let release = || self.core.replay.release(response);
+                later.pause.release(incident::run_detached(release));
+                self.step(StepKind::Released { class });
+                true
+            }
+            last => {
+                later.last = last;
+                false
+            }
+        }
+    }
+
+    /// Says why there is no further attempt, and gives the outcome to return.
+    fn give_up(
+        &mut self,
+        why: Refusal,
+        failure: Failure,
+        outcome: Outcome<S, P::Sent>,
+    ) -> Outcome<S, P::Sent> {
+        self.step(StepKind::NotRetried { why });
+        let last = self.later.as_mut().and_then(|later| later.last.take());
+        let outcome = match last {
+            // What is returned could be repeated, but the way to it is closed.
+            Some((_, last)) if is_ours(&failure) => last,
+            _ if used_up(why) => outcome,
+            _ => return outcome,
+        };
+        incident::mark_exhausted();
+        outcome
+    }
+
+    /// Gives the last outcome, if it still exists: no further attempt is made.
+    fn break_off(&mut self, why: Refusal) -> Option<Outcome<S, P::Sent>> {
+        let (_, last) = self.later.as_mut()?.last.take()?;
+        self.step(StepKind::NotRetried { why });
+        if used_up(why) {
+            incident::mark_exhausted();
+        }
+        Some(last)
+    }
+
+    /// Until the pause is over, or broken off with the last outcome.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<ControlFlow<Outcome<S, P::Sent>>> {
+        loop {
+            let later = self.later.get_or_insert_default();
+            if let Err(why) = ready!(later.pause.poll(self.deadline, cx)) {
+                if let Some(last) = self.break_off(why) {
+                    return Poll::Ready(ControlFlow::Break(last));
+                }
+            }
+            // After a refresh there may be a response left to let go.
+            if !self.let_go() {
+                break;
+            }
+        }
+        if let Some((attempt, _)) = self.later.as_ref().and_then(|later| later.next.as_ref()) {
+            self.span.next(attempt);
+        }
+        Poll::Ready(ControlFlow::Continue(()))
+    }
+
+    /// Until the service is ready and called again, or there is an outcome to return.
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<ControlFlow<Outcome<S, P::Sent>, S::Future>> {
+        let later = self.later.get_or_insert_default();
+        let Ok(kept) = &mut self.kept else { unreachable!("only a kept request is sent again") };
+        let entered = self.span.enter();
+        let ready = kept.service.poll_ready(cx);
+        drop(entered);
+
+        // Not past the deadline, and not after a shutdown, as long as there is something to return.
+        if later.last.is_some() && !matches!(ready, Poll::Ready(Err(_))) {
+            if let Poll::Ready(why) = later.pause.poll_broken_off(self.deadline, cx) {
+                if let Some(last) = self.break_off(why) {
+                    return Poll::Ready(ControlFlow::Break(last));
+                }
+            }
+        }
+        // What comes up next is a new outcome.
+        match ready!(ready) {
+            Ok(()) => incident::next_attempt(),
+            Err(error) => {
+                incident::next_attempt();
+                let outcome = Err(error);
+                let verdict = self.core.classifier.judge(&self.operation, outcome.as_ref());
+                if let Verdict::Failure(failure) = verdict {
+                    self.note(failure, outcome.as_ref());
+                }
+                return Poll::Ready(ControlFlow::Break(outcome));
+            }
+        }
+        let later = self.later.get_or_insert_default();
+        let Ok(kept) = &mut self.kept else { unreachable!("only a kept request is sent again") };
+        let Some((_, request)) = later.next.take() else { unreachable!("prepared before the pause") };
+        later.pause = Pause::default();
+        let _entered = self.span.enter();
+        let future = incident::calling(|| kept.service.call(request));
+        Poll::Ready(ControlFlow::Continue(future))
+    }
+}
+
+/// A rejection by a breaker of ours: no word of the service.
+fn is_ours(failure: &Failure) -> bool {
+    failure.reason == CircuitOpen::REASON
+}
+
+/// Does the call end because what it had is used up? Then an outer retry must not begin anew.
+const fn used_up(why: Refusal) -> bool {
+    match why {
+        Refusal::AttemptsUsedUp
+        | Refusal::HintOverCap
+        | Refusal::DeadlinePassed
+        | Refusal::WaitOverDeadline
+        | Refusal::BudgetExhausted
+        | Refusal::ExhaustedBelow
+        | Refusal::Shutdown => true,
+        Refusal::ClassNotRetried
+        | Refusal::ServerForbade
+        | Refusal::Committed
+        | Refusal::NotReplayable(_)
+        | Refusal::NotIdempotent
+        | Refusal::NotUnitOfWork
+        | Refusal::RefreshFailed => false,
+    }
+}
+
+impl<S, Req, R, P, N, F> fmt::Debug for ResponseFuture<S, Req, R, P, N, F>
+where
+    S: Service<P::Sent>,
+    P: Replay<Req> + Release<S::Response>,
+    F: Refresh,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture")
+            .field("operation", &self.call.operation)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
