@@ -162,8 +162,8 @@ pub fn io_failure(kind: io::ErrorKind, os: Option<i32>, phase: Phase) -> Failure
             | Kind::CrossesDevices,
             _,
         ) => (ErrorClass::Permanent, "io_permanent"),
-        // A stable name for it came after our oldest compiler.
-        (kind, _) if format!("{kind:?}") == "InvalidFilename" => {
+        // Their names became stable after our oldest compiler, or are not yet.
+        (kind, _) if matches!(&*format!("{kind:?}"), "InvalidFilename" | "FilesystemLoop") => {
             (ErrorClass::Permanent, "io_permanent")
         }
         // Resolvers have no kind of their own: the phase tells.
