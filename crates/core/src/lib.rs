@@ -63,7 +63,7 @@ mod verdict;
 
 pub use self::{
     any_error::{AnyError, BoxError},
-    backoff::{Backoff, Delays, Jitter},
+    backoff::{Backoff, CapWhen, Delays, HintMode, Jitter},
     chain::{
         Chain, Phase, causes, classify_chain, find, io_failure, local_failure, stamped, write_chain,
     },
