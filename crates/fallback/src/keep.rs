@@ -56,6 +56,7 @@ pub trait CopyRequest<Req> {
     fn copy(&self, request: &Req) -> Option<Req>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<Req: Clone> CopyRequest<Req> for ByClone {
     fn copy(&self, request: &Req) -> Option<Req> {
         Some(request.clone())

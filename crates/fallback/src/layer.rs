@@ -14,8 +14,8 @@ use crate::handle::FallbackHandle;
 use crate::keep::{Copying, Keeping, Nothing};
 use crate::service::Fallback;
 use crate::steps::{
-    ByOperation, ByRequest, CallStep, CallWithStep, LastGood, LastGoodStep, MakeWith, ReplanStep,
-    SameRequest, ServiceStep, ValueStep,
+    ByOperation, ByRequest, CallStep, CallWithStep, LastGood, LastGoodByStep, LastGoodStep,
+    MakeWith, ReplanStep, SameRequest, ServiceStep, ServiceWithStep, ValueStep,
 };
 
 /// Answers failures of the configured classes another way. See the [crate's page](crate) for an
@@ -108,7 +108,7 @@ impl<R, T: Depth, K: Keeping> FallbackLayer<R, T, K> {
         classes: impl Into<ClassSet>,
         backup: B,
         make: F,
-    ) -> FallbackLayer<R, Then<T, ServiceStep<B, MakeWith<F>>>, K::WithRequest>
+    ) -> FallbackLayer<R, Then<T, ServiceWithStep<B, F>>, K::WithRequest>
     where
         F: Fn(Req, Failed<'_, Res, K::Error>) -> Out,
     {
@@ -205,13 +205,14 @@ impl<R, T: Depth, K: Keeping> FallbackLayer<R, T, K> {
     ///
     /// Needs `Res: Clone` and keeps a copy of each request; costs as
     /// [`or_last_good`](Self::or_last_good).
+    #[expect(clippy::type_complexity, reason = "a chain is its type")]
     #[must_use]
     pub fn or_last_good_by<Key: Hash + Eq, Req, Res, F>(
         self,
         classes: impl Into<ClassSet>,
         policy: LastGood,
         key: F,
-    ) -> FallbackLayer<R, Then<T, LastGoodStep<Key, Res, ByRequest<F>>>, K::WithRequest>
+    ) -> FallbackLayer<R, Then<T, LastGoodByStep<Key, Res, F>>, K::WithRequest>
     where
         F: Fn(&Req) -> Key,
     {

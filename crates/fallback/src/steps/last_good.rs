@@ -86,6 +86,9 @@ pub struct ByOperation;
 /// One answer per key that a function finds in the request.
 pub struct ByRequest<F>(pub(crate) F);
 
+/// A [`LastGoodStep`] with a key from the request; from `or_last_good_by`.
+pub type LastGoodByStep<Key, Res, F> = LastGoodStep<Key, Res, ByRequest<F>>;
+
 /// The kept answers, with time as an argument.
 struct Answers<Key, Res> {
     policy: LastGood,

@@ -8,8 +8,8 @@ mod value;
 
 pub use self::{
     call::{CallStep, CallWithStep},
-    last_good::{ByOperation, ByRequest, LastGood, LastGoodStep},
+    last_good::{ByOperation, ByRequest, LastGood, LastGoodByStep, LastGoodStep},
     one_call::OneCall,
-    service::{MakeRequest, MakeWith, ReplanStep, SameRequest, ServiceStep},
+    service::{MakeRequest, MakeWith, ReplanStep, SameRequest, ServiceStep, ServiceWithStep},
     value::ValueStep,
 };

@@ -15,6 +15,9 @@ pub struct ServiceStep<B, M> {
     make: M,
 }
 
+/// A [`ServiceStep`] with a function; from `or_service_with`.
+pub type ServiceWithStep<B, F> = ServiceStep<B, MakeWith<F>>;
+
 /// Calls the same service with the request that `F` makes; from `or_replan`.
 pub struct ReplanStep<F> {
     make: F,
