@@ -35,7 +35,7 @@ async fn is_spawned_unboxed() {
         .layer(
             FallbackLayer::new(classifier())
                 .max_steps::<5>()
-                .or_service(ErrorClass::Transient, backup.clone())
+                .or_service(ErrorClass::Transient, backup)
                 .or_service_with(ErrorClass::Transient, backup, |request: u32, _failed| request)
                 .or_replan(ErrorClass::Transient, |request: u32, _failed| request + 1)
                 .or_call(ErrorClass::Transient, |_failed| async { Err(reset("call down")) })

@@ -210,3 +210,37 @@ async fn kf51_an_answer_that_is_a_failure_does_not_answer() {
     let steps = incident.unwrap().steps;
     assert!(matches!(steps[1].kind, StepKind::FallbackFailed { step: 2, by: "value", .. }));
 }
+
+/// What a retry below told the layers above ("used up") holds again after a chain without an
+/// answer, and is forgotten when one answered.
+#[tokio::test]
+async fn kf51_the_primary_failures_marks_survive_a_failed_chain() {
+    for (answer, still_exhausted) in [(503, true), (200, false)] {
+        let classifier = classifier();
+        let innermost = FallbackLayer::new(classifier.clone())
+            .or_value(Quota, |_| reply(200, ""))
+            .layer(script([|| Ok::<_, AnyError>(reply(503, "P"))]));
+        let exhausted = innermost.map_future(|call| async {
+            let outcome = call.await;
+            incident::mark_exhausted();
+            outcome
+        });
+        let middle = FallbackLayer::new(classifier.clone())
+            .or_value(Transient, move |_| reply(answer, ""))
+            .layer(exhausted);
+        let mark = Arc::new(Mutex::new(None));
+        let log = Arc::clone(&mark);
+        let watched = middle.map_future(move |call| {
+            let log = Arc::clone(&log);
+            async move {
+                let outcome = call.await;
+                *log.lock().unwrap() = Some(incident::exhausted_below());
+                outcome
+            }
+        });
+        let mut outermost =
+            FallbackLayer::new(classifier).or_value(Quota, |_| reply(200, "")).layer(watched);
+        outermost.ready().await.unwrap().call(1).await.unwrap();
+        assert_eq!(*mark.lock().unwrap(), Some(still_exhausted));
+    }
+}
