@@ -1,0 +1,103 @@
+//! A delivery that somebody waits for, but not for ever.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+use tower_triage_core::incident::run_detached;
+
+use crate::desk::Inner;
+use crate::desk::queue::Job;
+
+/// An escalation on its way to its receivers, all at once; see [`Desk::deliver`](crate::Desk::deliver).
+#[must_use = "a delivery that is not awaited goes to the desk's queue"]
+pub struct Delivery {
+    desk: Arc<Inner>,
+    jobs: Vec<Job>,
+    delivered: Delivered,
+    wait: Duration,
+    /// Set up when there is something to wait for.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// How many receivers an escalation reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivered {
+    /// A sink of theirs took it.
+    pub taken: u32,
+    /// Every sink of theirs failed.
+    pub failed: u32,
+    /// The wait was over first: delivery goes on in the queue.
+    pub queued: u32,
+    /// The wait was over first, and the queue had no room.
+    pub dropped: u32,
+}
+
+impl Delivery {
+    pub(crate) fn new(desk: &Arc<Inner>, jobs: Vec<Job>, wait: Duration) -> Self {
+        let delivered = Delivered::default();
+        Self { desk: Arc::clone(desk), jobs, delivered, wait, sleep: None }
+    }
+
+    /// Leaves what is not done to the queue.
+    fn hand_over(&mut self) {
+        for job in self.jobs.drain(..) {
+            match self.desk.enqueue(job) {
+                true => self.delivered.queued += 1,
+                false => self.delivered.dropped += 1,
+            }
+        }
+    }
+}
+
+impl Future for Delivery {
+    type Output = Delivered;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Delivered> {
+        let this = &mut *self;
+        // Sinks may be wrapped in layers of ours, which must not write into the caller's incident.
+        run_detached(|| {
+            this.jobs.retain_mut(|job| match job.as_mut().poll(cx) {
+                Poll::Ready(true) => {
+                    this.delivered.taken += 1;
+                    false
+                }
+                Poll::Ready(false) => {
+                    this.delivered.failed += 1;
+                    false
+                }
+                Poll::Pending => true,
+            });
+        });
+        if this.jobs.is_empty() {
+            return Poll::Ready(this.delivered);
+        }
+        if !this.wait.is_zero() {
+            let sleep = || Box::pin(tokio::time::sleep(this.wait));
+            std::task::ready!(this.sleep.get_or_insert_with(sleep).as_mut().poll(cx));
+        }
+        this.hand_over();
+        Poll::Ready(this.delivered)
+    }
+}
+
+/// Nothing is lost.
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("delivered", &self.delivered)
+            .field("pending", &self.jobs.len())
+            .finish_non_exhaustive()
+    }
+}

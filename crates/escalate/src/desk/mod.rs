@@ -1,0 +1,237 @@
+//! Where escalations go: routes, receivers, storm control, a bounded queue.
+
+mod delivery;
+mod policy;
+mod queue;
+mod receiver;
+
+pub use self::{
+    delivery::{Delivered, Delivery},
+    policy::{DeskPolicy, Overflow},
+    receiver::Receiver,
+};
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tower_triage_core::{Clock, ConfigError, ErrorClass, Incident, Random};
+
+use crate::escalation::{Escalation, Outcome};
+use crate::routes::{Priority, Routes};
+use crate::write::{self, Facts};
+use queue::{Job, Queue};
+use receiver::Post;
+
+/// The handle on one desk: routes, receivers, storm control and counters. Clones share it; several
+/// layers may.
+///
+/// Escalations that nobody can wait for (left with the scope by a layer below another, of a call
+/// that was dropped, or slower than the layer's wait) go through a bounded queue. Tasks that work
+/// it off are spawned when there is something in it, at most [`DeskPolicy::workers`], and end when
+/// it is empty, so none outlives its work. They hold the desk until then.
+///
+/// Needs a tokio runtime with time. What is handed over outside of one waits for the next escalation
+/// or for [`Desk::idle`].
+#[derive(Clone)]
+pub struct Desk {
+    inner: Arc<Inner>,
+}
+
+/// What happened at a desk so far. A delivery is one escalation to one receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeskCounts {
+    /// Deliveries that a sink took.
+    pub delivered: u64,
+    /// Lists of sinks that failed from the first to the last, for one escalation.
+    pub not_recorded: u64,
+    /// Notifications held back by storm control; the next one counts them.
+    pub suppressed: u64,
+    /// Deliveries that found no place in the queue, lost their place, or ended with their runtime.
+    pub dropped: u64,
+}
+
+pub(crate) struct Inner {
+    routes: Routes,
+    posts: Vec<Post>,
+    policy: DeskPolicy,
+    clock: Clock,
+    random: Random,
+    queue: Queue,
+    delivered: AtomicU64,
+    not_recorded: AtomicU64,
+    suppressed: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Desk {
+    /// A desk with the default policy.
+    ///
+    /// # Errors
+    /// A route without receivers, without task type or to a receiver that is not among
+    /// `receivers`; a receiver without sinks; two receivers of one name.
+    pub fn new(
+        routes: Routes,
+        receivers: impl IntoIterator<Item = Receiver>,
+    ) -> Result<Self, ConfigError> {
+        Self::with_policy(DeskPolicy::default(), routes, receivers)
+    }
+
+    /// A desk with a policy of your own.
+    ///
+    /// # Errors
+    /// As [`Desk::new`], and what [`DeskPolicy`] says of its fields.
+    pub fn with_policy(
+        policy: DeskPolicy,
+        routes: Routes,
+        receivers: impl IntoIterator<Item = Receiver>,
+    ) -> Result<Self, ConfigError> {
+        policy.check()?;
+        let mut posts = Vec::<Post>::new();
+        for receiver in receivers {
+            if posts.iter().any(|post| post.name == receiver.name) {
+                let problem = "there is another receiver of this name";
+                return Err(ConfigError::new("receivers", receiver.name, problem));
+            }
+            posts.push(receiver.open(&policy)?);
+        }
+        routes.check(|name| posts.iter().any(|post| post.name == name))?;
+        let inner = Inner {
+            routes,
+            posts,
+            policy,
+            clock: Clock::new(),
+            random: Random::default(),
+            queue: Queue::default(),
+            delivered: AtomicU64::new(0),
+            not_recorded: AtomicU64::new(0),
+            suppressed: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The escalation of an incident that you have at hand (from
+    /// [`incident::scope`](tower_triage_core::incident::scope()), say). `None` if nothing failed.
+    #[must_use]
+    pub fn write(&self, from: &str, incident: &Incident) -> Option<Escalation> {
+        let (facts, outcome) = (Facts::of(incident), Outcome::of(incident.resolution));
+        let mut escalation = write::escalation(from, &facts, incident, incident.failure?, outcome);
+        escalation.priority = self.priority(escalation.class, write::circuit_opened(incident));
+        Some(escalation)
+    }
+
+    /// Addresses the escalation and delivers it to its receivers: await it. After `wait`, or when
+    /// dropped, what is not done goes on in the queue.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; see above.
+    pub fn deliver(&self, escalation: Escalation, wait: Duration) -> Delivery {
+        Delivery::new(&self.inner, self.inner.jobs(escalation), wait)
+    }
+
+    /// Addresses the escalation and leaves it to the queue. Does not block. If there is no room,
+    /// [`DeskCounts::dropped`] tells.
+    pub fn enqueue(&self, escalation: Escalation) {
+        for job in self.inner.jobs(escalation) {
+            self.inner.enqueue(job);
+        }
+    }
+
+    /// Waits until the queue is empty and what was in it is delivered, or given up after its tries:
+    /// for shutdown and tests.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn idle(&self) {
+        self.inner.idle().await;
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> DeskCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DeskCounts {
+            delivered: read(&self.inner.delivered),
+            not_recorded: read(&self.inner.not_recorded),
+            suppressed: read(&self.inner.suppressed),
+            dropped: read(&self.inner.dropped),
+        }
+    }
+
+    /// How many deliveries wait in the queue.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.inner.queue.len()
+    }
+
+    pub(crate) fn priority(&self, class: ErrorClass, circuit_opened: bool) -> Priority {
+        let least = if circuit_opened { Priority::High } else { Priority::Low };
+        self.inner.routes.priority(class).max(least)
+    }
+}
+
+impl Inner {
+    /// Addresses `escalation`: one job per receiver.
+    fn jobs(self: &Arc<Self>, mut escalation: Escalation) -> Vec<Job> {
+        let route = self.routes.find(
+            &escalation.from,
+            escalation.class,
+            &escalation.operation,
+            escalation.priority,
+        );
+        escalation.task_type.clone_from(&route.task_type);
+        escalation.to.clone_from(&route.to);
+        let escalation = Arc::new(escalation);
+        let told = |post: &Post| route.to.contains(&post.name);
+        (0..self.posts.len())
+            .filter(|post| told(&self.posts[*post]))
+            .map(|post| self.job(post, &escalation))
+            .collect()
+    }
+
+    /// Delivers to one receiver; true if a sink of its took the escalation.
+    fn job(self: &Arc<Self>, post: usize, escalation: &Arc<Escalation>) -> Job {
+        let escalation = Arc::clone(escalation);
+        let unfinished = Unfinished { desk: Some(Arc::clone(self)) };
+        Box::pin(async move {
+            let mut unfinished = unfinished;
+            let Some(desk) = &unfinished.desk else { return false };
+            let taken = desk.tell(&desk.posts[post], &escalation).await;
+            unfinished.desk = None;
+            taken
+        })
+    }
+
+    fn count(counter: &AtomicU64) -> u64 {
+        counter.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Counts a delivery as dropped if it is dropped.
+struct Unfinished {
+    desk: Option<Arc<Inner>>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let Some(desk) = &self.desk else { return };
+        let dropped = Inner::count(&desk.dropped);
+        // In a flood one line per drop would be the next flood.
+        if dropped.is_power_of_two() {
+            tracing::error!(dropped, "tower-triage: escalations are dropped, the queue is full");
+        }
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.inner.posts.iter().map(|post| &post.name).collect::<Vec<_>>();
+        f.debug_struct("Desk")
+            .field("receivers", &names)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}

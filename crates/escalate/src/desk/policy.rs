@@ -1,0 +1,137 @@
+//! How hard a desk tries, and how much it holds.
+
+use std::time::Duration;
+
+use tower_triage_core::{Backoff, ConfigError, Jitter};
+
+/// How hard a [`Desk`](crate::Desk) tries, and how much it holds. Plain data.
+///
+/// | setting | default | refused |
+/// |---|---|---|
+/// | [`tries`](Self::tries) | 3 | 0 |
+/// | [`backoff`](Self::backoff) | 100 ms, doubling up to 5 s, full jitter | what [`Backoff`] refuses |
+/// | [`sink_timeout`](Self::sink_timeout) | 30 s | 0 |
+/// | [`window`](Self::window) | 60 s | 0 |
+/// | [`fingerprints`](Self::fingerprints) | 1024 | 0 |
+/// | [`queue`](Self::queue) | 1024 | 0 |
+/// | [`workers`](Self::workers) | 16 | 0 |
+/// | [`overflow`](Self::overflow) | drop newest | |
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeskPolicy {
+    pub(crate) tries: u32,
+    pub(crate) backoff: Backoff,
+    pub(crate) sink_timeout: Duration,
+    pub(crate) window: Duration,
+    pub(crate) fingerprints: usize,
+    pub(crate) queue: usize,
+    pub(crate) workers: usize,
+    pub(crate) overflow: Overflow,
+}
+
+/// Who loses when the queue is full. To wait is no choice here: what is queued comes from where
+/// nobody can wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// What comes last: the beginning of a trouble is what explains it.
+    #[default]
+    DropNewest,
+    /// What has waited longest: what is going on now matters more.
+    DropOldest,
+}
+
+impl Default for DeskPolicy {
+    fn default() -> Self {
+        Self {
+            tries: 3,
+            backoff: Backoff::exponential(Duration::from_millis(100), 2.0)
+                .cap(Duration::from_secs(5))
+                .jitter(Jitter::Full),
+            sink_timeout: Duration::from_secs(30),
+            window: Duration::from_secs(60),
+            fingerprints: 1024,
+            queue: 1024,
+            workers: 16,
+            overflow: Overflow::DropNewest,
+        }
+    }
+}
+
+impl DeskPolicy {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How often one sink is tried before the next one is, the first time included.
+    #[must_use]
+    pub const fn tries(mut self, tries: u32) -> Self {
+        self.tries = tries;
+        self
+    }
+
+    /// The waits between the tries of one sink.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How long one try may take. A sink that hangs must not hold a worker for ever.
+    #[must_use]
+    pub const fn sink_timeout(mut self, limit: Duration) -> Self {
+        self.sink_timeout = limit;
+        self
+    }
+
+    /// Within this time there is one notification per fingerprint and receiver.
+    #[must_use]
+    pub const fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// How many fingerprints storm control remembers per receiver. For one more the fingerprint
+    /// notified longest ago is forgotten: it is notified again at once.
+    #[must_use]
+    pub const fn fingerprints(mut self, most: usize) -> Self {
+        self.fingerprints = most;
+        self
+    }
+
+    /// How many deliveries may wait in the queue.
+    #[must_use]
+    pub const fn queue(mut self, most: usize) -> Self {
+        self.queue = most;
+        self
+    }
+
+    /// How many deliveries from the queue may be under way at a time.
+    #[must_use]
+    pub const fn workers(mut self, most: usize) -> Self {
+        self.workers = most;
+        self
+    }
+
+    /// Who loses when the queue is full.
+    #[must_use]
+    pub const fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let zero = [
+            ("tries", self.tries == 0),
+            ("sink_timeout", self.sink_timeout.is_zero()),
+            ("window", self.window.is_zero()),
+            ("fingerprints", self.fingerprints == 0),
+            ("queue", self.queue == 0),
+            ("workers", self.workers == 0),
+        ];
+        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((field, _)) => Err(ConfigError::new(field, 0, "it must be more than nothing")),
+            None => self.backoff.check("backoff"),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What happens after the call.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tower_triage_core::incident::{self, Entered, Scope};
+use tower_triage_core::{Classify, ErrorClass, Failure, LayerKind, Note, Shared, StepKind};
+
+use crate::desk::{Delivered, Delivery};
+use crate::escalation::Outcome;
+use crate::finish::{Failed, Finish};
+use crate::layer::Core;
+use crate::report::LeftBehind;
+use crate::write::Facts;
+
+pin_project! {
+    /// The response future of [`Escalate`](crate::Escalate).
+    ///
+    /// # Cancel safety
+    /// Dropped while an escalation is being delivered, delivery goes on in the desk's queue. Dropped
+    /// before, the call is abandoned: somebody is told only if it met what must be told at once.
+    pub struct ResponseFuture<F, Res, E, R, D> {
+        #[pin]
+        state: State<F, Res, E>,
+        scope: Scope,
+        shared: Shared<Core<R, D>>,
+        facts: Facts,
+    }
+
+    impl<F, Res, E, R, D> PinnedDrop for ResponseFuture<F, Res, E, R, D> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if matches!(*this.state, State::Calling { .. }) {
+                let entered = this.scope.enter();
+                if entered.is_owner() {
+                    this.shared.reporter.abandoned(this.facts);
+                }
+            }
+        }
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F, Res, E> {
+        Calling { #[pin] inner: F },
+        /// The inner service's readiness error, before it has been looked at.
+        Held { error: Option<E> },
+        /// Somebody is being told; the outcome waits for that, not for ever.
+        Delivering { telling: Option<Telling<Res, E>> },
+        Done,
+    }
+}
+
+struct Telling<Res, E> {
+    outcome: Result<Res, E>,
+    success: bool,
+    /// The class that the answer stands in for, if this is a forced finish.
+    forced: Option<ErrorClass>,
+    delivery: Delivery,
+}
+
+impl<F, Res, E, R, D> ResponseFuture<F, Res, E, R, D> {
+    pub(crate) const fn calling(
+        inner: F,
+        scope: Scope,
+        shared: Shared<Core<R, D>>,
+        facts: Facts,
+    ) -> Self {
+        Self { state: State::Calling { inner }, scope, shared, facts }
+    }
+
+    pub(crate) const fn failed(
+        error: E,
+        scope: Scope,
+        shared: Shared<Core<R, D>>,
+        facts: Facts,
+    ) -> Self {
+        Self { state: State::Held { error: Some(error) }, scope, shared, facts }
+    }
+}
+
+impl<F, Res, E, R, D> Future for ResponseFuture<F, Res, E, R, D>
+where
+    F: Future<Output = Result<Res, E>>,
+    R: Classify<Res, E>,
+    D: Finish<Res, E>,
+{
+    type Output = Result<Res, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let core: &Core<R, D> = this.shared;
+        loop {
+            let settled = match this.state.as_mut().project() {
+                StateProj::Calling { inner } => {
+                    let entered = this.scope.enter();
+                    let outcome = ready!(inner.poll(cx));
+                    core.settle(entered, this.facts, outcome)
+                }
+                StateProj::Held { error } => {
+                    let error = error.take().expect("set when the state is entered, taken once");
+                    core.settle(this.scope.enter(), this.facts, Err(error))
+                }
+                StateProj::Delivering { telling } => {
+                    let current = telling.as_mut().expect("set when the state is entered");
+                    let delivered = ready!(Pin::new(&mut current.delivery).poll(cx));
+                    let told = telling.take().expect("it was there a line ago");
+                    Settled::Done(core.told(this.scope.enter(), this.facts, told, delivered))
+                }
+                StateProj::Done => panic!("polled after it was ready"),
+            };
+            match settled {
+                Settled::Done(outcome) => {
+                    this.state.set(State::Done);
+                    return Poll::Ready(outcome);
+                }
+                Settled::Deliver(telling) => {
+                    this.state.set(State::Delivering { telling: Some(telling) });
+                }
+            }
+        }
+    }
+}
+
+/// What to do about an outcome.
+enum Settled<Res, E> {
+    Done(Result<Res, E>),
+    Deliver(Telling<Res, E>),
+}
+
+impl<R, D> Core<R, D> {
+    fn settle<Res, E>(
+        &self,
+        entered: Entered<'_>,
+        facts: &Facts,
+        mut outcome: Result<Res, E>,
+    ) -> Settled<Res, E>
+    where
+        R: Classify<Res, E>,
+        D: Finish<Res, E>,
+    {
+        let (classifier, operation) = (&self.classifier, &facts.operation);
+        let leaving = classifier.judge(operation, outcome.as_ref()).failure();
+        match leaving {
+            Some(failure) => {
+                let layer = LayerKind::Escalate;
+                classifier.note_failure(operation, layer, failure, outcome.as_ref());
+            }
+            None => classifier.note_success(operation, LayerKind::Escalate),
+        }
+        let urgent = self.reporter.policy.concerns(incident::seen(), incident::circuit_opened());
+        if leaving.is_none() && !urgent {
+            classifier.finish(entered, true, &mut outcome);
+            return Settled::Done(outcome);
+        }
+        self.escalate(entered, facts, outcome, leaving, urgent)
+    }
+
+    #[cold]
+    fn escalate<Res, E>(
+        &self,
+        entered: Entered<'_>,
+        facts: &Facts,
+        mut outcome: Result<Res, E>,
+        leaving: Option<Failure>,
+        urgent: bool,
+    ) -> Settled<Res, E>
+    where
+        R: Classify<Res, E>,
+        D: Finish<Res, E>,
+    {
+        let reporter = &self.reporter;
+        let mut success = leaving.is_none();
+        let mut ending = if success { Outcome::Recovered } else { Outcome::Failed };
+        let due = reporter.incident(facts).and_then(|incident| {
+            let failure = reporter.policy.due(&incident, leaving, ending)?;
+            Some((incident, failure))
+        });
+        let Some((incident, decisive)) = due else {
+            self.classifier.finish(entered, success, &mut outcome);
+            return Settled::Done(outcome);
+        };
+        let forced = leaving.and_then(|failure| {
+            let failed = Failed { failure, outcome: outcome.as_ref(), incident: &incident };
+            self.finish.finish(failed).map(|answer| (failure.class, answer))
+        });
+        let forced = forced.map(|(class, answer)| {
+            (outcome, success, ending) = (Ok(answer), true, Outcome::Forced);
+            class
+        });
+        if entered.is_owner() {
+            // What a layer below left for the end is what is being done now.
+            incident::take_over();
+            let escalation = reporter.write(facts, &incident, decisive, ending);
+            let delivery = reporter.desk.deliver(escalation, reporter.policy.wait);
+            return Settled::Deliver(Telling { outcome, success, forced, delivery });
+        }
+        let urgent = urgent || forced.is_some();
+        let work = LeftBehind { reporter: reporter.clone(), facts: *facts, urgent };
+        if incident::defer(Box::new(work)).is_err() {
+            // Only without an incident, and there was one above.
+            tracing::error!("tower-triage: an escalation found no incident to stay with");
+        }
+        self.mark(facts, forced, &mut outcome);
+        self.classifier.finish(entered, success, &mut outcome);
+        Settled::Done(outcome)
+    }
+
+    /// The desk has answered, or the wait is over.
+    fn told<Res, E>(
+        &self,
+        entered: Entered<'_>,
+        facts: &Facts,
+        telling: Telling<Res, E>,
+        delivered: Delivered,
+    ) -> Result<Res, E>
+    where
+        R: Classify<Res, E>,
+    {
+        let Telling { mut outcome, success, forced, .. } = telling;
+        let step = match delivered {
+            Delivered { taken: 0, queued: 0, .. } => Some(StepKind::NotRecorded),
+            // Nobody knows yet: nothing is claimed. The desk's counters will tell.
+            Delivered { taken: 0, queued, .. } => {
+                tracing::warn!(queued, "an escalation takes longer than its caller may wait");
+                None
+            }
+            Delivered { taken: receivers, .. } => Some(StepKind::Escalated { receivers }),
+        };
+        if let Some(step) = step {
+            self.classifier.step(&facts.operation, LayerKind::Escalate, step);
+        }
+        self.mark(facts, forced, &mut outcome);
+        self.classifier.finish(entered, success, &mut outcome);
+        outcome
+    }
+
+    /// Marks an answer that was built from what is known.
+    fn mark<Res, E>(&self, facts: &Facts, forced: Option<ErrorClass>, outcome: &mut Result<Res, E>)
+    where
+        R: Classify<Res, E>,
+    {
+        if let Some(class) = forced {
+            self.classifier.step(&facts.operation, LayerKind::Escalate, StepKind::ForcedFinish);
+            self.classifier.annotate(outcome, &Note::ForcedFinish(class));
+        }
+    }
+}
+
+impl<F, Res, E, R, D> fmt::Debug for ResponseFuture<F, Res, E, R, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! When the layer acts, and how long it may hold the caller up.
+
+use std::time::Duration;
+
+use tower_triage_core::{ClassSet, ErrorClass, EscalateWhen, Failure, Incident};
+
+use crate::escalation::Outcome;
+use crate::write;
+
+/// When an [`EscalateLayer`](crate::EscalateLayer) acts. Plain data; every value works.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`when`](Self::when) | the class's own ([`ErrorClass::escalate`]) |
+/// | [`record_recovered`](Self::record_recovered) | no |
+/// | [`circuit_opened`](Self::circuit_opened) | yes |
+/// | [`wait`](Self::wait) | 250 ms |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EscalatePolicy {
+    now: ClassSet,
+    on_exhaustion: ClassSet,
+    record_recovered: bool,
+    circuit_opened: bool,
+    pub(crate) wait: Duration,
+}
+
+impl Default for EscalatePolicy {
+    fn default() -> Self {
+        let classes = |when| ErrorClass::ALL.into_iter().filter(|c| c.escalate() == when).collect();
+        Self {
+            now: classes(EscalateWhen::Now),
+            on_exhaustion: classes(EscalateWhen::OnExhaustion),
+            record_recovered: false,
+            circuit_opened: true,
+            wait: Duration::from_millis(250),
+        }
+    }
+}
+
+impl EscalatePolicy {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// When failures of the given classes reach somebody.
+    #[must_use]
+    pub fn when(mut self, classes: impl Into<ClassSet>, when: EscalateWhen) -> Self {
+        for class in classes.into().iter() {
+            (self.now, self.on_exhaustion) = match when {
+                EscalateWhen::Now => (self.now.with(class), self.on_exhaustion.without(class)),
+                EscalateWhen::OnExhaustion => {
+                    (self.now.without(class), self.on_exhaustion.with(class))
+                }
+                EscalateWhen::Never => (self.now.without(class), self.on_exhaustion.without(class)),
+            };
+        }
+        self
+    }
+
+    /// Are calls recorded that failed on the way and were rescued by a retry or a fallback? Without
+    /// this only those that met a class which escalates at once.
+    #[must_use]
+    pub const fn record_recovered(mut self, yes: bool) -> Self {
+        self.record_recovered = yes;
+        self
+    }
+
+    /// Is it an escalation that a breaker opened during the call, whatever becomes of the call?
+    #[must_use]
+    pub const fn circuit_opened(mut self, yes: bool) -> Self {
+        self.circuit_opened = yes;
+        self
+    }
+
+    /// How long the caller's outcome may be held up so that the incident can say whether somebody
+    /// was told. When it is over, delivery goes on in the desk's queue. Zero: never held up.
+    #[must_use]
+    pub const fn wait(mut self, longest: Duration) -> Self {
+        self.wait = longest;
+        self
+    }
+
+    fn escalates(&self, class: ErrorClass) -> bool {
+        self.now.contains(class) || self.on_exhaustion.contains(class)
+    }
+
+    /// The cheap question of every call: may there be something to do? `seen` is what the call met.
+    pub(crate) fn concerns(&self, seen: ClassSet, circuit_opened: bool) -> bool {
+        self.record_recovered && !seen.is_empty()
+            || self.circuit_opened && circuit_opened
+            || seen.iter().any(|class| self.now.contains(class))
+    }
+
+    /// What has to be told of a call that ended, or goes on to end, with `outcome`: the failure
+    /// that decides. `leaving` is the failure that leaves the layer, if one does.
+    pub(crate) fn due(
+        &self,
+        incident: &Incident,
+        leaving: Option<Failure>,
+        outcome: Outcome,
+    ) -> Option<Failure> {
+        if let Some(failure) = leaving.filter(|failure| self.escalates(failure.class)) {
+            return Some(failure);
+        }
+        let mut now = self.now;
+        // "Now, if no refresh helps" (classification, section 1).
+        if outcome == Outcome::Recovered && write::refreshed(incident) {
+            now = now.without(ErrorClass::Auth);
+        }
+        if let Some(failure) = write::last_failure(incident, now) {
+            return Some(failure);
+        }
+        let forgotten = incident.collapsed > 0 && incident.classes.iter().any(|c| now.contains(c));
+        let rescued = self.record_recovered && outcome == Outcome::Recovered;
+        if rescued || forgotten || self.circuit_opened && write::circuit_opened(incident) {
+            return leaving.or(incident.failure);
+        }
+        None
+    }
+}

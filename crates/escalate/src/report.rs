@@ -1,0 +1,97 @@
+//! What a layer does to have somebody told, without its type parameters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower_triage_core::incident::{self, Deferred};
+use tower_triage_core::{Failure, Incident};
+
+use crate::desk::Desk;
+use crate::escalation::{Escalation, Outcome};
+use crate::policy::EscalatePolicy;
+use crate::write::{self, Facts};
+
+/// Adds what the user knows to an escalation.
+pub(crate) type Enrich = Arc<dyn Fn(&mut Escalation) + Send + Sync>;
+
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    pub(crate) desk: Desk,
+    pub(crate) from: String,
+    pub(crate) policy: EscalatePolicy,
+    pub(crate) enrich: Option<Enrich>,
+}
+
+impl Reporter {
+    /// Fixes the id of the incident, and gives it as it is now.
+    pub(crate) fn incident(&self, facts: &Facts) -> Option<Incident> {
+        if let Some(id) = facts.id(&self.from) {
+            incident::identify(id);
+        }
+        incident::snapshot()
+    }
+
+    pub(crate) fn write(
+        &self,
+        facts: &Facts,
+        incident: &Incident,
+        failure: Failure,
+        outcome: Outcome,
+    ) -> Escalation {
+        let mut escalation = write::escalation(&self.from, facts, incident, failure, outcome);
+        let opened = write::circuit_opened(incident);
+        escalation.priority = self.desk.priority(escalation.class, opened);
+        if let Some(enrich) = &self.enrich {
+            incident::run_detached(|| enrich(&mut escalation));
+        }
+        escalation
+    }
+
+    /// The caller dropped the call: what must be told at once goes to the queue. To be asked within
+    /// the scope.
+    pub(crate) fn abandoned(&self, facts: &Facts) {
+        if !self.policy.concerns(incident::seen(), incident::circuit_opened()) {
+            return;
+        }
+        let Some(incident) = self.incident(facts) else { return };
+        if let Some(failure) = self.policy.due(&incident, None, Outcome::Abandoned) {
+            incident::take_over();
+            self.desk.enqueue(self.write(facts, &incident, failure, Outcome::Abandoned));
+        }
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter")
+            .field("desk", &self.desk)
+            .field("from", &self.from)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An escalation left with the scope by a layer that is not the outermost of its call.
+pub(crate) struct LeftBehind {
+    pub(crate) reporter: Reporter,
+    pub(crate) facts: Facts,
+    pub(crate) urgent: bool,
+}
+
+impl Deferred for LeftBehind {
+    fn urgent(&self) -> bool {
+        self.urgent
+    }
+
+    fn run(self: Box<Self>, incident: &Incident) {
+        let Self { reporter, facts, .. } = *self;
+        let outcome = Outcome::of(incident.resolution);
+        let leaving = match outcome {
+            Outcome::Failed | Outcome::Forced => incident.failure,
+            Outcome::Recovered | Outcome::Abandoned => None,
+        };
+        if let Some(failure) = reporter.policy.due(incident, leaving, outcome) {
+            reporter.desk.enqueue(reporter.write(&facts, incident, failure, outcome));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Escalations as `tracing` events.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+
+use tower_service::Service;
+
+use crate::{Escalation, Priority};
+
+/// Writes each escalation as one `tracing` event with target `tower_triage::escalation`: low
+/// priority at `INFO`, medium at `WARN`, high and critical at `ERROR`.
+///
+/// It always takes: whether somebody reads the log is not its knowledge.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogSink;
+
+macro_rules! event {
+    ($level:ident, $it:expr) => {
+        tracing::event!(
+            target: "tower_triage::escalation",
+            tracing::Level::$level,
+            id = %$it.id,
+            task_type = $it.task_type,
+            priority = $it.priority.as_str(),
+            from = $it.from,
+            to = ?$it.to,
+            operation = $it.operation,
+            outcome = $it.outcome.as_str(),
+            error.r#type = $it.class.as_str(),
+            fingerprint = %$it.fingerprint,
+            count = $it.count,
+            trace_id = $it.context.trace_id,
+            request_id = $it.context.request_id,
+            detail = $it.detail,
+            "{}",
+            $it.summary
+        )
+    };
+}
+
+impl Service<Escalation> for LogSink {
+    type Response = ();
+    type Error = Infallible;
+    type Future = Ready<Result<(), Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, escalation: Escalation) -> Self::Future {
+        // A level is part of an event's static description, so each needs an event of its own.
+        match escalation.priority {
+            Priority::Low => event!(INFO, escalation),
+            Priority::Medium => event!(WARN, escalation),
+            Priority::High | Priority::Critical => event!(ERROR, escalation),
+        }
+        ready(Ok(()))
+    }
+}
