@@ -1,0 +1,348 @@
+//! The state machine of one circuit: pure, with time and chance as arguments.
+//!
+//! Every change of state begins a new era. A call belongs to the era it was admitted in, and its
+//! result counts in that era only: what comes later is dropped.
+
+mod row;
+mod window;
+
+use std::time::Duration;
+
+use tower_triage_core::Delays;
+
+use self::row::Row;
+use self::window::{Blot, Window};
+use crate::policy::{CheckedPolicy, ProbeRule};
+use crate::state::{Counts, Sample, State};
+
+/// How one call ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Success { slow: bool },
+    Failure { slow: bool, retry_after: Option<Duration> },
+    Ignored,
+    Abandoned,
+}
+
+/// A change of state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) from: State,
+    pub(crate) to: State,
+    pub(crate) open_for: Option<Duration>,
+}
+
+/// When the next call may pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Chance {
+    Now,
+    After(Duration),
+    /// Not by time alone: slots are taken, or somebody forced it open.
+    Unknown,
+}
+
+#[derive(Debug)]
+pub(crate) struct Circuit {
+    phase: Phase,
+    era: u32,
+    row: Row,
+    window: Window,
+    delays: Delays,
+    /// The latest moment that a failure of this era asked us to wait for.
+    hinted: Duration,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Closed,
+    Open { until: Duration, open_for: Duration },
+    HalfOpen(Probing),
+    ForcedOpen,
+    ForcedClosed,
+    Disabled,
+}
+
+#[derive(Debug)]
+struct Probing {
+    in_flight: u32,
+    sample: Sample,
+    /// Failures and slow successes.
+    bad: u64,
+    open_for: Duration,
+    reprobe_at: Duration,
+}
+
+impl Circuit {
+    /// Eras are kept in so many bits; a result that is exactly so many eras late would count.
+    pub(crate) const ERA_BITS: u32 = 28;
+
+    pub(crate) fn new(policy: &CheckedPolicy) -> Self {
+        Self {
+            phase: Phase::Closed,
+            era: 0,
+            row: Row::default(),
+            window: Window::new(policy.window),
+            delays: Delays::default(),
+            hinted: Duration::ZERO,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) const fn era(&self) -> u32 {
+        self.era
+    }
+
+    pub(crate) const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(crate) fn sample(&mut self, now: Duration) -> Sample {
+        self.window.sample(now)
+    }
+
+    pub(crate) const fn state(&self) -> State {
+        match self.phase {
+            Phase::Closed => State::Closed,
+            Phase::Open { .. } => State::Open,
+            Phase::HalfOpen(_) => State::HalfOpen,
+            Phase::ForcedOpen => State::ForcedOpen,
+            Phase::ForcedClosed => State::ForcedClosed,
+            Phase::Disabled => State::Disabled,
+        }
+    }
+
+    /// Until when nobody has to look: closed, while plain successes change nothing but counts;
+    /// open, while every call is rejected.
+    pub(crate) fn quiet_until(&self) -> Duration {
+        match self.phase {
+            Phase::Closed => self.window.good_until(),
+            Phase::Open { until, .. } => until,
+            Phase::HalfOpen(_) => Duration::ZERO,
+            Phase::ForcedOpen | Phase::ForcedClosed | Phase::Disabled => Duration::MAX,
+        }
+    }
+
+    /// Closed: could a plain success change more than counts, whatever the time?
+    pub(crate) fn watches_successes(&mut self, policy: &CheckedPolicy, now: Duration) -> bool {
+        matches!(self.phase, Phase::Closed)
+            && (!self.row.is_empty() || policy.may_trip_on_success(self.window.sample(now)))
+    }
+
+    /// When the next call may pass.
+    pub(crate) fn chance(&self, policy: &CheckedPolicy, now: Duration) -> Chance {
+        let due = match &self.phase {
+            Phase::Closed | Phase::ForcedClosed | Phase::Disabled => return Chance::Now,
+            Phase::ForcedOpen => return Chance::Unknown,
+            Phase::Open { until, .. } => *until,
+            Phase::HalfOpen(probing) if probing.in_flight < policy.probes => return Chance::Now,
+            Phase::HalfOpen(probing) if policy.reprobe => probing.reprobe_at,
+            Phase::HalfOpen(_) => return Chance::Unknown,
+        };
+        match due.saturating_sub(now) {
+            Duration::ZERO => Chance::Now,
+            left => Chance::After(left),
+        }
+    }
+
+    /// Lets a call in, taking a probe slot where it needs one; or says what is left of the open
+    /// time (zero if that is not what it waits for).
+    pub(crate) fn admit(
+        &mut self,
+        policy: &CheckedPolicy,
+        now: Duration,
+    ) -> (Result<u32, Duration>, Option<Change>) {
+        match (self.chance(policy, now), &self.phase) {
+            (Chance::Now, _) => {}
+            (Chance::After(left), Phase::Open { .. }) => return (Err(left), None),
+            (Chance::After(_) | Chance::Unknown, _) => return (Err(Duration::ZERO), None),
+        }
+        let change = match self.phase {
+            Phase::Open { open_for, .. } => Some(self.enter(Phase::HalfOpen(Probing {
+                in_flight: 0,
+                sample: Sample::default(),
+                bad: 0,
+                open_for,
+                reprobe_at: now,
+            }))),
+            _ => None,
+        };
+        if let Phase::HalfOpen(probing) = &mut self.phase {
+            probing.in_flight += 1;
+            probing.reprobe_at = now.saturating_add(probing.open_for);
+        }
+        (Ok(self.era), change)
+    }
+
+    /// `n` plain successes of this era ended since the last look.
+    pub(crate) fn earlier_successes(&mut self, n: u64, now: Duration) {
+        if matches!(self.phase, Phase::ForcedClosed) {
+            return;
+        }
+        self.counts.successes = self.counts.successes.saturating_add(n);
+        if matches!(self.phase, Phase::Closed) {
+            self.window.earlier_successes(n, now);
+        }
+    }
+
+    /// `n` plain successes came in while their era ended: too late to matter.
+    pub(crate) const fn overtaken_successes(&mut self, n: u64) {
+        self.counts.late = self.counts.late.saturating_add(n);
+    }
+
+    /// A call of `era` ended now. `u` is uniform in [0, 1).
+    pub(crate) fn record(
+        &mut self,
+        policy: &CheckedPolicy,
+        era: u32,
+        outcome: Outcome,
+        now: Duration,
+        u: f64,
+    ) -> Option<Change> {
+        if matches!(self.phase, Phase::ForcedClosed) && era == self.era {
+            return None;
+        }
+        match outcome {
+            Outcome::Abandoned => self.counts.abandoned += 1,
+            Outcome::Ignored => self.counts.ignored += 1,
+            Outcome::Success { .. } | Outcome::Failure { .. } if era != self.era => {
+                self.counts.late += 1;
+            }
+            Outcome::Success { slow } => {
+                self.counts.successes += 1;
+                self.counts.slow += u64::from(slow);
+            }
+            Outcome::Failure { slow, retry_after } => {
+                self.counts.failures += 1;
+                self.counts.slow += u64::from(slow);
+                if let Some(wait) = retry_after {
+                    let wait = wait.min(policy.retry_after_cap);
+                    self.hinted = self.hinted.max(now.saturating_add(wait));
+                }
+            }
+        }
+        if era != self.era {
+            return None;
+        }
+        match self.phase {
+            Phase::Closed => self.record_closed(policy, outcome, now, u),
+            Phase::HalfOpen(_) => self.record_probe(policy, outcome, now, u),
+            // Nothing of the era of an open circuit was let in; a disabled one only counts.
+            Phase::Open { .. } | Phase::ForcedOpen | Phase::ForcedClosed | Phase::Disabled => None,
+        }
+    }
+
+    fn record_closed(
+        &mut self,
+        policy: &CheckedPolicy,
+        outcome: Outcome,
+        now: Duration,
+        u: f64,
+    ) -> Option<Change> {
+        let mut row_trips = false;
+        match outcome {
+            Outcome::Ignored | Outcome::Abandoned => return None,
+            Outcome::Success { slow } => {
+                self.row.success();
+                self.window.record(slow.then_some(Blot { failure: false, slow }), now);
+            }
+            Outcome::Failure { slow, .. } => {
+                row_trips = self.row.failure(policy, now);
+                self.window.record(Some(Blot { failure: true, slow }), now);
+            }
+        }
+        if row_trips { Some(self.open(policy, now, u)) } else { self.evaluate(policy, now, u) }
+    }
+
+    /// Trips if the window says so.
+    pub(crate) fn evaluate(
+        &mut self,
+        policy: &CheckedPolicy,
+        now: Duration,
+        u: f64,
+    ) -> Option<Change> {
+        let trips = matches!(self.phase, Phase::Closed) && policy.trips(self.window.sample(now));
+        trips.then(|| self.open(policy, now, u))
+    }
+
+    fn record_probe(
+        &mut self,
+        policy: &CheckedPolicy,
+        outcome: Outcome,
+        now: Duration,
+        u: f64,
+    ) -> Option<Change> {
+        let Phase::HalfOpen(probing) = &mut self.phase else { return None };
+        probing.in_flight = probing.in_flight.saturating_sub(1);
+        let (failure, slow) = match outcome {
+            Outcome::Ignored | Outcome::Abandoned => return None,
+            Outcome::Success { slow } => (false, slow),
+            Outcome::Failure { slow, .. } => (true, slow),
+        };
+        probing.sample.recorded += 1;
+        probing.sample.failures += u64::from(failure);
+        probing.sample.slow += u64::from(slow);
+        probing.bad += u64::from(failure || slow);
+        let good = match policy.verdict {
+            ProbeRule::Count { failures_to_open, .. }
+                if probing.bad >= u64::from(failures_to_open) =>
+            {
+                false
+            }
+            ProbeRule::Count { successes_to_close, .. }
+                if probing.sample.recorded - probing.bad >= u64::from(successes_to_close) =>
+            {
+                true
+            }
+            ProbeRule::Rate if probing.sample.recorded >= u64::from(policy.probes) => {
+                !policy.exceeded(probing.sample)
+            }
+            ProbeRule::Count { .. } | ProbeRule::Rate => return None,
+        };
+        Some(if good { self.start_over(Phase::Closed) } else { self.open(policy, now, u) })
+    }
+
+    fn open(&mut self, policy: &CheckedPolicy, now: Duration, u: f64) -> Change {
+        let scheduled = policy.open_for.next(&mut self.delays, u);
+        let open_for = scheduled.max(self.hinted.saturating_sub(now));
+        let until = now.saturating_add(open_for);
+        Change { open_for: Some(open_for), ..self.enter(Phase::Open { until, open_for }) }
+    }
+
+    /// Rejects everything until told otherwise.
+    pub(crate) fn force_open(&mut self) -> Change {
+        self.start_over(Phase::ForcedOpen)
+    }
+
+    /// Admits everything and records nothing until told otherwise.
+    pub(crate) fn force_closed(&mut self) -> Change {
+        self.start_over(Phase::ForcedClosed)
+    }
+
+    /// Admits and counts everything, and applies no rule, until told otherwise.
+    pub(crate) fn disable(&mut self) -> Change {
+        self.start_over(Phase::Disabled)
+    }
+
+    /// Back to an ordinary closed circuit that remembers nothing but its lifetime counts.
+    pub(crate) fn reset(&mut self) -> Change {
+        self.start_over(Phase::Closed)
+    }
+
+    /// Enters `phase` with the schedule of open times at its beginning.
+    fn start_over(&mut self, phase: Phase) -> Change {
+        self.delays.restart();
+        self.enter(phase)
+    }
+
+    /// Begins a new era.
+    fn enter(&mut self, phase: Phase) -> Change {
+        let from = self.state();
+        self.phase = phase;
+        self.era = (self.era + 1) & ((1 << Self::ERA_BITS) - 1);
+        self.row = Row::default();
+        self.window.clear();
+        self.hinted = Duration::ZERO;
+        Change { from, to: self.state(), open_for: None }
+    }
+}

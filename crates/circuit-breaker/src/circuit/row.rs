@@ -1,0 +1,53 @@
+//! Failures in a row.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::policy::BreakerPolicy;
+
+/// The current row of failures.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    length: u32,
+    /// When the latest ones came; kept only where the row is limited in time.
+    times: VecDeque<Duration>,
+}
+
+impl Row {
+    /// Is there no row, so that a success changes nothing?
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(crate) fn success(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Adds a failure. Does the row trip the circuit?
+    pub(crate) fn failure(&mut self, policy: &BreakerPolicy, now: Duration) -> bool {
+        let Some(limit) = policy.consecutive_failures else { return false };
+        self.length = self.length.saturating_add(1);
+        let Some(within) = policy.consecutive_within else { return self.length >= limit };
+        self.times.push_back(now);
+        if self.times.len() > limit as usize {
+            self.times.pop_front();
+        }
+        let first = self.times.front().copied().unwrap_or(now);
+        self.times.len() == limit as usize && now.saturating_sub(first) <= within
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_limited_in_time_slides() {
+        let policy = BreakerPolicy::new()
+            .consecutive_failures(3)
+            .consecutive_within(Duration::from_secs(10));
+        let mut row = Row::default();
+        let mut at = |s| row.failure(&policy, Duration::from_secs(s));
+        assert!(!at(0) && !at(8) && !at(11) && at(18));
+    }
+}

@@ -1,0 +1,206 @@
+//! Many circuits by key, in bounded room.
+//!
+//! Known keys are found in a map that is only read, without a lock. New ones go to a second map
+//! under a lock; once that has been asked about as often as both are long, they are merged into a
+//! new map for readers. So each step costs the same on average, however many keys there are.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tower_triage_core::{Key, Label};
+
+use crate::breaker::{Breaker, nanos};
+use crate::circuit::Chance;
+use crate::settings::Settings;
+use crate::state::State;
+
+/// How a keyed breaker is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct KeyedSettings {
+    /// Circuits at most; the least recently used go first. Default: 1024.
+    pub capacity: NonZeroUsize,
+    /// A circuit that was not used for so long is forgotten. Default: 10 min.
+    pub idle: Duration,
+}
+
+impl Default for KeyedSettings {
+    fn default() -> Self {
+        const CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+        Self { capacity: CAPACITY, idle: Duration::from_secs(600) }
+    }
+}
+
+/// The circuit of one key.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) breaker: Breaker,
+    /// When it was last asked for, in nanoseconds.
+    used: AtomicU64,
+}
+
+type Map = HashMap<Key, Arc<Entry>>;
+
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    limits: KeyedSettings,
+    known: ArcSwap<Map>,
+    rest: Mutex<Rest>,
+    overflow: Arc<Entry>,
+    overflowed: AtomicU64,
+}
+
+/// What is not yet known to readers.
+#[derive(Debug, Default)]
+struct Rest {
+    map: Map,
+    /// Questions since the last merge.
+    asked: usize,
+    /// Unknown keys since the last sweep.
+    unknown: usize,
+    sweep_at: Duration,
+}
+
+impl Entry {
+    fn new(key: Key, settings: &Settings, now: Duration) -> Arc<Self> {
+        let breaker = Breaker::new(key, settings);
+        Arc::new(Self { breaker, used: AtomicU64::new(nanos(now)) })
+    }
+
+    fn touch(self: &Arc<Self>, now: Duration) -> Arc<Self> {
+        self.used.store(nanos(now), Ordering::Relaxed);
+        Arc::clone(self)
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// May it be forgotten? Not while it is open or probed, nor if somebody forced its state.
+    fn is_dispensable(&self, settings: &Settings) -> bool {
+        match self.breaker.state() {
+            State::Closed => true,
+            State::Open => self.breaker.chance(settings) == Chance::Now,
+            State::HalfOpen | State::ForcedOpen | State::ForcedClosed | State::Disabled => false,
+        }
+    }
+
+    /// Was it not used for so long that it is forgotten?
+    fn has_expired(&self, settings: &Settings, idle: Duration, now: Duration) -> bool {
+        let unused = nanos(now).saturating_sub(self.used()) >= nanos(idle);
+        let probed = self.breaker.state() == State::HalfOpen;
+        unused && (probed || self.is_dispensable(settings))
+    }
+}
+
+impl Keyed {
+    pub(crate) fn new(limits: KeyedSettings, name: Label, settings: &Settings) -> Self {
+        Self {
+            limits,
+            known: ArcSwap::default(),
+            rest: Mutex::default(),
+            overflow: Entry::new(name, settings, Duration::ZERO),
+            overflowed: AtomicU64::new(0),
+        }
+    }
+
+    /// What new keys share when nothing can be forgotten.
+    pub(crate) const fn overflow(&self) -> &Arc<Entry> {
+        &self.overflow
+    }
+
+    /// How often that was.
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// The circuit of `key`, made if there is none.
+    pub(crate) fn entry(&self, key: &Key, settings: &Settings) -> Arc<Entry> {
+        let now = settings.clock.now();
+        match self.known.load().get(key) {
+            Some(entry) => entry.touch(now),
+            None => self.entry_cold(key, settings, now),
+        }
+    }
+
+    #[cold]
+    fn entry_cold(&self, key: &Key, settings: &Settings, now: Duration) -> Arc<Entry> {
+        let mut rest = self.lock();
+        rest.asked += 1;
+        let known = self.known.load();
+        if let Some(entry) = known.get(key).or_else(|| rest.map.get(key)) {
+            let entry = entry.touch(now);
+            if rest.asked >= known.len() + rest.map.len() {
+                self.merge(&mut rest);
+            }
+            return entry;
+        }
+        let capacity = self.limits.capacity.get();
+        rest.unknown += 1;
+        // A sweep in vain is not repeated for each key of a flood.
+        let full = known.len() + rest.map.len() >= capacity;
+        if now >= rest.sweep_at || (full && rest.unknown >= capacity / 8) {
+            self.sweep(&mut rest, settings, now);
+        }
+        if self.known.load().len() + rest.map.len() >= capacity {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            return self.overflow.touch(now);
+        }
+        let entry = Entry::new(*key, settings, now);
+        rest.map.insert(*key, Arc::clone(&entry));
+        entry
+    }
+
+    /// The circuit of `key`, if there is one.
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        let rest = self.lock();
+        self.known.load().get(key).or_else(|| rest.map.get(key)).cloned()
+    }
+
+    /// All circuits that are not yet to be forgotten.
+    pub(crate) fn entries(&self, settings: &Settings) -> Vec<Arc<Entry>> {
+        let mut rest = self.lock();
+        self.sweep(&mut rest, settings, settings.clock.now());
+        self.known.load().values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes all keys known to readers.
+    fn merge(&self, rest: &mut Rest) {
+        let mut map = Map::clone(&self.known.load());
+        map.extend(rest.map.drain());
+        rest.asked = 0;
+        self.known.store(Arc::new(map));
+    }
+
+    /// Forgets what has expired, and at capacity an eighth of the rest, the least recently used.
+    fn sweep(&self, rest: &mut Rest, settings: &Settings, now: Duration) {
+        let mut map = Map::clone(&self.known.load());
+        map.extend(rest.map.drain());
+        map.retain(|_, entry| !entry.has_expired(settings, self.limits.idle, now));
+        let capacity = self.limits.capacity.get();
+        if map.len() >= capacity {
+            let mut by_age: Vec<(u64, Key)> = map
+                .iter()
+                .filter(|(_, entry)| entry.is_dispensable(settings))
+                .map(|(key, entry)| (entry.used(), *key))
+                .collect();
+            by_age.sort_unstable_by_key(|(used, _)| *used);
+            let surplus = map.len() - capacity + (capacity / 8).max(1);
+            for (_, key) in by_age.into_iter().take(surplus) {
+                map.remove(&key);
+            }
+        }
+        rest.asked = 0;
+        rest.unknown = 0;
+        rest.sweep_at = now.saturating_add(self.limits.idle);
+        self.known.store(Arc::new(map));
+    }
+}

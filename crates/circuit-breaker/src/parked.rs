@@ -1,0 +1,62 @@
+//! Callers who wait for readiness, to be woken when the circuit's answer may have changed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+
+/// The seats of all services that ever waited. Touched only when somebody waits or a state changes.
+#[derive(Debug, Default)]
+pub(crate) struct Parked {
+    seats: Mutex<Vec<Weak<Seat>>>,
+}
+
+/// The place of one service: the waker of its current caller. Dropped with the service.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    waker: Mutex<Option<Waker>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Parked {
+    /// A seat for a service that waits for the first time.
+    pub(crate) fn seat(&self) -> Arc<Seat> {
+        let seat = Arc::default();
+        let mut seats = lock(&self.seats);
+        if seats.len() == seats.capacity() {
+            // About to grow: the seats of dropped services go first.
+            seats.retain(|seat| seat.strong_count() > 0);
+        }
+        seats.push(Arc::downgrade(&seat));
+        seat
+    }
+
+    /// Wakes everybody who waits.
+    pub(crate) fn wake(&self) {
+        let waiting: Vec<Waker> = lock(&self.seats)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter_map(|seat| lock(&seat.waker).take())
+            .collect();
+        // Wakers are foreign code: outside the lock.
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Seat {
+    /// Waits with `waker`. Look at the circuit once more after this: a change before it wakes nobody.
+    pub(crate) fn sit(&self, waker: &Waker) {
+        let mut seat = lock(&self.waker);
+        match &mut *seat {
+            Some(seated) => seated.clone_from(waker),
+            None => *seat = Some(waker.clone()),
+        }
+    }
+
+    /// No longer waits.
+    pub(crate) fn leave(&self) {
+        let left = lock(&self.waker).take();
+        drop(left);
+    }
+}

@@ -1,0 +1,229 @@
+//! Readiness and calls.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep};
+use tower_service::Service;
+use tower_triage_core::incident::{self, Scope};
+use tower_triage_core::{Classify, Describe, Operation, Shared};
+
+use crate::circuit::Chance;
+use crate::future::ResponseFuture;
+use crate::parked::Seat;
+use crate::reject::Reject;
+use crate::ticket::{Core, Ticket};
+
+/// Calls the inner service while its circuit lets it; see [`CircuitBreakerLayer`](crate::CircuitBreakerLayer).
+///
+/// Readiness: while the circuit rejects, this service is ready at once, does not touch the inner
+/// service, and the next call is rejected. Otherwise it is ready when the inner service is.
+/// Readiness only looks; the call decides, and takes the probe slot.
+pub struct CircuitBreaker<S, R, J> {
+    inner: S,
+    core: Shared<Core<R, J>>,
+    ready: Ready,
+    wait: Wait,
+}
+
+/// What this instance has been readied for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ready {
+    No,
+    /// To call the inner service, which is ready.
+    Inner,
+    /// To be rejected; the inner service was not asked.
+    Rejecting,
+}
+
+/// How this instance waits for readiness.
+#[derive(Debug, Default)]
+struct Wait {
+    seat: Option<Arc<Seat>>,
+    sits: bool,
+    /// Below a balancer: until the next probe is due.
+    due: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S, R, J> CircuitBreaker<S, R, J> {
+    pub(crate) fn new(inner: S, core: Core<R, J>) -> Self {
+        Self { inner, core: Shared::new(core), ready: Ready::No, wait: Wait::default() }
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+
+    /// When the next call may pass; a keyed breaker knows only in the call.
+    fn chance(&self) -> Chance {
+        let breakers = &self.core.breakers;
+        breakers.only().map_or(Chance::Now, |breaker| breaker.chance(&breakers.settings))
+    }
+
+    /// Waits to be woken when the circuit's answer may have changed.
+    fn sit(&mut self, cx: &Context<'_>) {
+        let parked = &self.core.breakers.settings.parked;
+        self.wait.seat.get_or_insert_with(|| parked.seat()).sit(cx.waker());
+        self.wait.sits = true;
+    }
+
+    /// Readied, in whatever way: waits no longer.
+    fn stand_up(&mut self) {
+        if std::mem::take(&mut self.wait.sits) {
+            if let Some(seat) = &self.wait.seat {
+                seat.leave();
+            }
+            self.wait.due = None;
+        }
+    }
+
+    /// Waits until a call may pass, as a balancer wants it: others are favoured meanwhile.
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sit(cx);
+        match self.chance() {
+            Chance::Now => Poll::Ready(()),
+            Chance::Unknown => Poll::Pending,
+            Chance::After(left) => {
+                let now = Instant::now();
+                // A clock that cannot tell a time so far away need not wake anybody then.
+                let Some(at) = now.checked_add(left) else { return Poll::Pending };
+                let due =
+                    self.wait.due.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+                if due.deadline() != at {
+                    due.as_mut().reset(at);
+                }
+                due.as_mut().poll(cx)
+            }
+        }
+    }
+
+    fn poll_inner<Req>(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+    {
+        self.ready = Ready::No;
+        match ready!(self.inner.poll_ready(cx)) {
+            Ok(()) => {
+                self.ready = Ready::Inner;
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(self.core.not_ready::<S::Response, _>(error)),
+        }
+    }
+}
+
+impl<R, J> Core<R, J> {
+    /// The inner service failed to become ready: a call that failed at once.
+    #[cold]
+    fn not_ready<Res, E>(&self, error: E) -> Result<(), E>
+    where
+        R: Classify<Res, E>,
+    {
+        let mut scope = Scope::join();
+        let entered = scope.enter();
+        let mut outcome: Result<Res, E> = Err(error);
+        let verdict = self.classifier.judge(&Operation::EMPTY, outcome.as_ref());
+        let settings = &self.breakers.settings;
+        let transition = self.breakers.only().and_then(|breaker| {
+            let permit = breaker.admit(settings).ok()?;
+            breaker.settle(settings, permit, &verdict)
+        });
+        self.conclude(entered, &Operation::EMPTY, &verdict, transition, &mut outcome);
+        outcome.map(drop)
+    }
+}
+
+impl<S, R, J, Req> Service<Req> for CircuitBreaker<S, R, J>
+where
+    S: Service<Req>,
+    R: Classify<S::Response, S::Error> + Describe<Req>,
+    J: Reject<S::Response, S::Error>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R, J>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        loop {
+            if self.chance() == Chance::Now {
+                if let Poll::Ready(result) = self.poll_inner(cx) {
+                    self.stand_up();
+                    return Poll::Ready(result);
+                }
+                self.sit(cx);
+                if self.chance() == Chance::Now {
+                    return Poll::Pending;
+                }
+                // It opened meanwhile, maybe before this caller could be woken.
+            } else if self.core.breakers.config.below_balancer && self.ready != Ready::Inner {
+                ready!(self.poll_due(cx));
+            } else {
+                if self.ready == Ready::No {
+                    self.ready = Ready::Rejecting;
+                }
+                self.stand_up();
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let scope = Scope::join();
+        let facts = self.core.classifier.rules();
+        let operation = facts.operation(&request);
+        let breakers = &self.core.breakers;
+        let admitted = match self.ready {
+            Ready::Inner => breakers.admit(|| facts.key(&request)),
+            // Never an inner service that is not ready.
+            Ready::Rejecting | Ready::No => Err(breakers.reject()),
+        };
+        match admitted {
+            Ok(admission) => {
+                self.ready = Ready::No;
+                let ticket = Ticket::new(self.core.clone(), Some(admission));
+                let future = incident::calling(|| self.inner.call(request));
+                ResponseFuture::calling(future, ticket, scope, operation)
+            }
+            Err(rejection) => {
+                // An inner service that is ready stays so for the next call.
+                if self.ready == Ready::Rejecting {
+                    self.ready = Ready::No;
+                }
+                let ticket = Ticket::new(self.core.clone(), None);
+                ResponseFuture::rejected(rejection, ticket, scope, operation)
+            }
+        }
+    }
+}
+
+/// Readiness belongs to one instance: a clone has none.
+impl<S: Clone, R, J> Clone for CircuitBreaker<S, R, J> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            core: self.core.clone(),
+            ready: Ready::No,
+            wait: Wait::default(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, R, J> fmt::Debug for CircuitBreaker<S, R, J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreaker")
+            .field("inner", &self.inner)
+            .field("ready", &self.ready)
+            .finish_non_exhaustive()
+    }
+}

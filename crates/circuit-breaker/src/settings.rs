@@ -1,0 +1,46 @@
+//! What all circuits of one layer share.
+
+use std::sync::Arc;
+
+use tower_triage_core::{Clock, Label, Random};
+
+use crate::parked::Parked;
+use crate::policy::{CheckedPolicy, Span};
+use crate::watchers::Watchers;
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: CheckedPolicy,
+    pub(crate) clock: Clock,
+    pub(crate) random: Arc<Random>,
+    pub(crate) watchers: Watchers,
+    pub(crate) parked: Parked,
+    /// Does a success have to know the time?
+    pub(crate) reads_clock: bool,
+}
+
+/// What a layer is made of before there is a state.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) policy: CheckedPolicy,
+    pub(crate) name: Label,
+    pub(crate) random: Arc<Random>,
+    pub(crate) keyed: Option<crate::KeyedSettings>,
+    pub(crate) below_balancer: bool,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config) -> Self {
+        let policy = config.policy.clone();
+        let reads_clock =
+            policy.slow_call.is_some() || matches!(policy.window, Some(Span::Time(_)));
+        Self {
+            policy,
+            clock: Clock::new(),
+            random: Arc::clone(&config.random),
+            watchers: Watchers::default(),
+            parked: Parked::default(),
+            reads_clock,
+        }
+    }
+}
