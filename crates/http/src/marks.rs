@@ -40,11 +40,6 @@ impl RouteTemplate {
     }
 }
 
-/// Request extension of a further attempt: its number, counted from 1 for the first one. The first
-/// attempt carries none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attempt(pub u32);
-
 /// Response extension: the beginning of the body, for error codes that only the body tells (AWS).
 /// Left by a layer that buffers or peeks at bodies; the rules themselves never touch one.
 #[derive(Clone, Debug, PartialEq, Eq)]
