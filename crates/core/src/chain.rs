@@ -3,13 +3,14 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use crate::any_error::{AnyError, BoxError};
 use crate::class::{ErrorClass, Vote};
 use crate::classify::ClassifyError;
 use crate::note::{Note, Stamp};
 use crate::rejection::CircuitOpen;
-use crate::verdict::{Disposition, Failure};
+use crate::verdict::{Disposition, Failure, RetryAfter};
 
 /// Error half for std, tokio and tower errors and for our own rejections: boxed, in an
 /// [`AnyError`], or bare. What it does not know is `Unknown`.
@@ -212,9 +213,13 @@ pub fn classify_chain(error: &(dyn Error + 'static), phase: Phase) -> Failure {
 /// tower, or an error of a tower layer. Protocol crates ask this first and add their own types.
 #[must_use]
 pub fn local_failure(cause: &(dyn Error + 'static)) -> Option<Failure> {
-    if let Some(any) = cause.downcast_ref::<CircuitOpen>() {
-        let hint = crate::verdict::RetryAfter::AtLeast(any.retry_after());
-        return Some(Failure::new(ErrorClass::Rejected).retry_after(hint).reason(CircuitOpen::REASON));
+    if let Some(open) = cause.downcast_ref::<CircuitOpen>() {
+        let failure = Failure::new(ErrorClass::Rejected).reason(CircuitOpen::REASON);
+        // Zero is no hint: a probe is due or in flight, and nobody knows when it ends.
+        return Some(match open.retry_after() {
+            Duration::ZERO => failure,
+            left => failure.retry_after(RetryAfter::AtLeast(left)),
+        });
     }
     if cause.is::<tokio::time::error::Elapsed>() {
         return Some(Failure::new(ErrorClass::Timeout).reason("elapsed"));
