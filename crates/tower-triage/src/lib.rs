@@ -1,1 +1,69 @@
-//! tower-triage
+//! The way Rust services handle failure: **every failure is classified once, by one shared
+//! classifier, and every layer acts on that verdict.** Retry what time can heal, fall back on what
+//! can be bypassed, stop calling what is down, and escalate the rest to somebody who can act.
+//!
+//! This is the facade: it re-exports the crates below and adds presets of whole stacks.
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `retry` | yes | [`RetryLayer`] |
+//! | `circuit-breaker` | yes | [`CircuitBreakerLayer`] |
+//! | `fallback` | yes | [`FallbackLayer`] |
+//! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
+//! | `http` | no | [`http`](crate::http): rules, Retry-After, 503 rejections |
+//! | `webhook` | no | escalations as CloudEvents over HTTP |
+//! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
+//! | `full` | no | all of them |
+//!
+//! Start with a preset ([`preset`]), or stack the layers yourself; the order is explained in the
+//! [README](https://github.com/tower-triage/tower-triage).
+//!
+//! ```
+//! # #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_triage::{AnyError, AnyOk, Chain, Classifier, Desk, Halves, preset};
+//!
+//! let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+//! let stack = ServiceBuilder::new()
+//!     .layer(preset::service(classifier, Desk::log()))
+//!     .service(service_fn(async |n: u32| Ok::<_, AnyError>(n + 1)));
+//! assert_eq!(stack.oneshot(1).await.unwrap(), 2);
+//! # }
+//! # #[cfg(not(all(feature = "retry", feature = "circuit-breaker", feature = "escalate")))]
+//! # fn main() {}
+//! ```
+
+#[cfg(all(doctest, feature = "http"))]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;
+
+mod ext;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
+pub mod preset;
+mod serving;
+mod triage;
+
+pub use tower_triage_core::*;
+
+#[cfg(feature = "circuit-breaker")]
+pub use tower_triage_circuit_breaker as circuit_breaker;
+#[cfg(feature = "escalate")]
+pub use tower_triage_escalate as escalate;
+#[cfg(feature = "fallback")]
+pub use tower_triage_fallback as fallback;
+#[cfg(feature = "retry")]
+pub use tower_triage_retry as retry;
+
+#[cfg(feature = "circuit-breaker")]
+pub use tower_triage_circuit_breaker::{BreakerHandle, BreakerPolicy, CircuitBreakerLayer};
+#[cfg(feature = "escalate")]
+pub use tower_triage_escalate::{Desk, EscalateLayer, EscalatePolicy, Escalation};
+#[cfg(feature = "fallback")]
+pub use tower_triage_fallback::FallbackLayer;
+#[cfg(feature = "retry")]
+pub use tower_triage_retry::{RetryLayer, RetryPolicy, budget::Budget};
+
+pub use self::{ext::ServiceBuilderExt, serving::serving, triage::Triage};

@@ -1,0 +1,85 @@
+//! Whole stacks for common places, as one layer each; every slot can still be adjusted.
+//!
+//! | preset | escalate | fallback | retry | breaker |
+//! |---|---|---|---|---|
+//! | [`service`] | yes | none | defaults, requests that are `Clone` | one, rejects with an error |
+//! | [`http_client`] | yes | none | defaults, bodies that are `Clone`, failed responses drained | one per host, rejects with an error |
+//! | [`http_server`] | yes | none | none: a server must not repeat its handlers | one, rejects with 503 and Retry-After |
+
+use tower_layer::Identity;
+use tower_triage_circuit_breaker::CircuitBreakerLayer;
+use tower_triage_core::{AnyError, Classifier};
+use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
+use tower_triage_retry::RetryLayer;
+
+use crate::triage::Triage;
+
+/// What [`service`] makes.
+pub type Service<R, E = AnyError> =
+    Triage<EscalateLayer<R, KeepFailure, E>, Identity, RetryLayer<R>, CircuitBreakerLayer<R>>;
+
+/// For any service whose requests are `Clone` and whose errors can hold an open circuit
+/// (`E: From<CircuitOpen>`; [`AnyError`] can).
+pub fn service<R, E>(classifier: Classifier<R>, desk: Desk) -> Service<R, E> {
+    Triage {
+        escalate: EscalateLayer::new(classifier.clone(), desk),
+        fallback: Identity::new(),
+        retry: RetryLayer::new(classifier.clone()),
+        breaker: CircuitBreakerLayer::new(classifier),
+    }
+}
+
+#[cfg(feature = "http")]
+pub use self::http::{HttpClient, HttpServer, http_client, http_server};
+
+#[cfg(feature = "http")]
+mod http {
+    use tower_layer::Identity;
+    use tower_triage_circuit_breaker::{CircuitBreakerLayer, KeyedSettings};
+    use tower_triage_core::{AnyError, Classifier};
+    use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
+    use tower_triage_http::{HttpReplay, Unavailable};
+    use tower_triage_retry::RetryLayer;
+
+    use crate::triage::Triage;
+
+    /// What [`http_client`] makes.
+    pub type HttpClient<R, E = AnyError> = Triage<
+        EscalateLayer<R, KeepFailure, E>,
+        Identity,
+        RetryLayer<R, HttpReplay>,
+        CircuitBreakerLayer<R>,
+    >;
+
+    /// For an HTTP client. Bodies must be `Clone` (`Full<Bytes>`); errors must hold an open circuit:
+    /// put `.map_err(AnyError::from)` between this layer and the client.
+    pub fn http_client<R, E>(classifier: Classifier<R>, desk: Desk) -> HttpClient<R, E> {
+        let breaker = CircuitBreakerLayer::new(classifier.clone());
+        Triage {
+            escalate: EscalateLayer::new(classifier.clone(), desk),
+            fallback: Identity::new(),
+            retry: RetryLayer::new(classifier).replay(HttpReplay::new()),
+            breaker: breaker.name("http_client").keyed(KeyedSettings::default()),
+        }
+    }
+
+    /// What [`http_server`] makes.
+    pub type HttpServer<R, E = std::convert::Infallible> = Triage<
+        EscalateLayer<R, KeepFailure, E>,
+        Identity,
+        Identity,
+        CircuitBreakerLayer<R, Unavailable>,
+    >;
+
+    /// For an HTTP server, its router or a route, infallible or not: the breaker answers 503 with
+    /// Retry-After while it is open.
+    pub fn http_server<R, E>(classifier: Classifier<R>, desk: Desk) -> HttpServer<R, E> {
+        let breaker = CircuitBreakerLayer::new(classifier.clone());
+        Triage {
+            escalate: EscalateLayer::new(classifier, desk),
+            fallback: Identity::new(),
+            retry: Identity::new(),
+            breaker: breaker.name("http_server").reject_with(Unavailable),
+        }
+    }
+}

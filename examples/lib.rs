@@ -1,0 +1,1 @@
+//! Stories on real sockets. Run one with `cargo run --example NAME`.
