@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tower_triage_core::{
-    Delays, Disposition, ErrorClass, Failure, Refusal, RetryAfter, RetryRule, ServerWord,
+    Backoff, Delays, Disposition, ErrorClass, Failure, HintMode, Refusal, RetryAfter, RetryRule,
+    ServerWord,
 };
 
 use crate::policy::{ClassRule, RetryPolicy};
@@ -172,22 +173,20 @@ impl RetryPolicy {
             if left.is_zero() {
                 return Err(Refusal::DeadlinePassed);
             }
-            if hint.is_some_and(|hint| hint.duration() >= left) {
+            if !self.cuts_hints() && hint.is_some_and(|hint| hint.duration() >= left) {
                 return Err(Refusal::WaitOverDeadline);
             }
         }
 
         let delays = &mut progress.delays[failure.class.index()];
-        // With new credentials there is nothing to wait for.
-        let own = match rule {
-            Some(rule) if !refresh => rule.backoff().next(delays, u),
-            _ => Duration::ZERO,
-        };
-        let (wait, hinted) = merge(hint, own);
-        if matches!(hint, Some(RetryAfter::Exactly(_))) {
-            // The server has set a new beginning (gRPC A6).
-            delays.restart();
-        }
+        // With new credentials there is nothing of our own to wait for.
+        let immediate = Backoff::immediate();
+        let backoff = rule.filter(|_| !refresh).map_or(&immediate, ClassRule::backoff);
+        let own = backoff.next(&mut { *delays }, u);
+        // The upward jitter on a hint stays within what we are willing to wait.
+        let longest = self.max_hint().max(own);
+        let wait = backoff.next_hinted(delays, hint, self.hints(), u).min(longest);
+        let hinted = hint.is_some() && wait != own;
         if facts.time_left.is_some_and(|left| wait >= left) {
             return Err(Refusal::WaitOverDeadline);
         }
@@ -213,12 +212,22 @@ impl RetryPolicy {
 
     /// The server's hint, as far as we follow it.
     fn hint(&self, failure: &Failure) -> Result<Option<RetryAfter>, Refusal> {
-        let cap = self.max_hint();
-        match failure.retry_after {
-            None => Ok(None),
-            Some(hint) if hint != RetryAfter::Never && hint.duration() <= cap => Ok(Some(hint)),
-            Some(_) if self.retries_at_hint_cap() => Ok(Some(RetryAfter::AtLeast(cap))),
-            Some(_) => Err(Refusal::HintOverCap),
+        let Some(hint) = failure.retry_after else { return Ok(None) };
+        let within = hint != RetryAfter::Never && hint.duration() <= self.max_hint();
+        if within || self.cuts_hints() {
+            return Ok(Some(hint));
+        }
+        if self.retries_at_hint_cap() {
+            return Ok(Some(RetryAfter::AtLeast(self.max_hint())));
+        }
+        Err(Refusal::HintOverCap)
+    }
+
+    /// Does the mode cut a long hint down by itself?
+    const fn cuts_hints(&self) -> bool {
+        match self.hints() {
+            HintMode::Cap | HintMode::ClampToOwnPlus(_) => true,
+            HintMode::AtLeast | HintMode::AsGiven | HintMode::ExactThenRestart => false,
         }
     }
 }
@@ -233,14 +242,5 @@ fn safe(facts: &Facts, failure: &Failure) -> Result<(), Refusal> {
             Disposition::MaybeProcessed | Disposition::Processed if facts.repeatable => Ok(()),
             Disposition::MaybeProcessed | Disposition::Processed => Err(Refusal::NotIdempotent),
         },
-    }
-}
-
-/// The wait, and whether it is the server's: its hint is a lower bound, a pushback is exact.
-fn merge(hint: Option<RetryAfter>, own: Duration) -> (Duration, bool) {
-    match hint {
-        None => (own, false),
-        Some(RetryAfter::Exactly(wait)) => (wait, true),
-        Some(hint) => (own.max(hint.duration()), hint.duration() > own),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::time::Duration;
 
-use tower_triage_core::{Backoff, ConfigError, ErrorClass, Jitter};
+use tower_triage_core::{Backoff, ConfigError, ErrorClass, HintMode, Jitter};
 
 /// How failures of one class are repeated.
 ///
@@ -57,7 +57,8 @@ impl Default for ClassRule {
 }
 
 /// When a failed attempt is repeated. Plain data: change it with its setters, then
-/// [`build`](Self::build) it into the [`RetryPlan`] that a layer runs by.
+/// [`build`](Self::build) it into the [`RetryPlan`] that a layer runs by. In a configuration file
+/// what is left out is the default; `rules`, if it is there, names every class that is repeated.
 ///
 /// | setting | default |
 /// |---|---|
@@ -92,7 +93,10 @@ impl Default for ClassRule {
 pub struct RetryPolicy {
     attempts: Option<u32>,
     rules: BTreeMap<ErrorClass, ClassRule>,
+    #[cfg_attr(feature = "serde", serde(with = "optional_duration"))]
     deadline: Option<Duration>,
+    hint_mode: HintMode,
+    #[cfg_attr(feature = "serde", serde(with = "tower_triage_core::duration_text"))]
     hint_cap: Duration,
     retry_at_hint_cap: bool,
     honour_exhausted: bool,
@@ -111,6 +115,7 @@ impl Default for RetryPolicy {
                 (ErrorClass::Contention, usual.attempts(2)),
             ]),
             deadline: None,
+            hint_mode: HintMode::default(),
             hint_cap: Duration::from_secs(60),
             retry_at_hint_cap: false,
             honour_exhausted: true,
@@ -208,8 +213,17 @@ impl RetryPolicy {
         self
     }
 
+    /// What becomes of our own wait where the server asks for another. Default: the longer of the
+    /// two, and a little on top; a pushback exactly ([`HintMode::AtLeast`]).
+    #[must_use]
+    pub const fn hint_mode(mut self, mode: HintMode) -> Self {
+        self.hint_mode = mode;
+        self
+    }
+
     /// A server that wants to see us later than this is not waited for: the failure is returned at
-    /// once. Default: 60 s.
+    /// once. Default: 60 s. Modes that cut a long hint down by themselves ([`HintMode::Cap`],
+    /// [`HintMode::ClampToOwnPlus`]) do not refuse it.
     #[must_use]
     pub const fn hint_cap(mut self, cap: Duration) -> Self {
         self.hint_cap = cap;
@@ -255,7 +269,11 @@ impl RetryPolicy {
         }
         for (class, rule) in &self.rules {
             if rule.attempts == Some(0) {
-                return Err(ConfigError::new("retry.attempts", format_args!("0 for {class}"), FIRST));
+                return Err(ConfigError::new(
+                    "retry.attempts",
+                    format_args!("0 for {class}"),
+                    FIRST,
+                ));
             }
             rule.backoff.check("retry.backoff")?;
         }
@@ -281,6 +299,12 @@ impl RetryPolicy {
     #[must_use]
     pub const fn max_elapsed(&self) -> Option<Duration> {
         self.deadline
+    }
+
+    /// What becomes of our own wait where the server asks for another.
+    #[must_use]
+    pub const fn hints(&self) -> HintMode {
+        self.hint_mode
     }
 
     /// The longest hint that is waited for.
@@ -337,6 +361,29 @@ impl TryFrom<RetryPolicy> for RetryPlan {
     }
 }
 
+/// A time that may be absent, as text.
+#[cfg(feature = "serde")]
+mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use tower_triage_core::duration_text::DurationText;
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        duration.map(DurationText).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<DurationText>::deserialize(deserializer)?;
+        Ok(text.map(|text| text.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,5 +408,23 @@ mod tests {
         assert_eq!(field(RetryPolicy::default().attempts(0)), "attempts");
         assert_eq!(field(RetryPolicy::default().deadline(Duration::ZERO)), "deadline");
         assert_eq!(field(RetryPolicy::default().retry(ErrorClass::Quota, zero)), "retry.attempts");
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn policies_are_plain_data() {
+        let text = r#"{
+            "attempts": 5,
+            "deadline": "10s",
+            "rules": {"Unknown": {"attempts": 2, "backoff": {"kind": "fixed", "base": "1s"}}}
+        }"#;
+        let policy: RetryPolicy = serde_json::from_str(text).unwrap();
+        let rule = ClassRule::new(Backoff::fixed(Duration::from_secs(1))).attempts(2);
+        assert_eq!(policy.rule(ErrorClass::Unknown), Some(&rule));
+        assert_eq!(policy.max_elapsed(), Some(Duration::from_secs(10)));
+        assert_eq!(policy.max_hint(), Duration::from_secs(60));
+        let again = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<RetryPolicy>(&again).unwrap(), policy);
+        assert!(serde_json::from_str::<RetryPolicy>(r#"{"attemps": 5}"#).is_err());
     }
 }

@@ -1,0 +1,346 @@
+//! The pure decision: order, classes, hints, deadlines, and that nothing panics.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{at_once, every, ms};
+use proptest::prelude::*;
+use tower_triage_core::{
+    Backoff, Disposition, ErrorClass, Failure, Jitter, Refusal, RetryAfter, ServerWord,
+};
+use tower_triage_retry::{ClassRule, Decision, Facts, Progress, RetryPolicy};
+
+fn decide(policy: &RetryPolicy, facts: &Facts, failure: &Failure) -> Decision {
+    policy.decide(facts, &mut Progress::default(), failure, 0.5)
+}
+
+fn stop(policy: &RetryPolicy, facts: &Facts, failure: &Failure) -> Refusal {
+    match decide(policy, facts, failure) {
+        Decision::Stop(why) => why,
+        again => panic!("{again:?} after {failure:?}"),
+    }
+}
+
+fn again(policy: &RetryPolicy, facts: &Facts, failure: &Failure) -> (Duration, bool) {
+    match decide(policy, facts, failure) {
+        Decision::Again { wait, hinted, .. } => (wait, hinted),
+        Decision::Stop(why) => panic!("{why:?} after {failure:?}"),
+    }
+}
+
+#[test]
+fn by_default_four_classes_are_repeated() {
+    let policy = RetryPolicy::default();
+    for class in ErrorClass::ALL {
+        let repeated = matches!(
+            class,
+            ErrorClass::Transient
+                | ErrorClass::Timeout
+                | ErrorClass::Throttled
+                | ErrorClass::Contention
+        );
+        assert_eq!(policy.would_retry(&class.into(), &Facts::default()), repeated, "{class}");
+    }
+}
+
+#[test]
+fn how_often_by_default() {
+    let policy = RetryPolicy::default();
+    let attempts = |class: ErrorClass| {
+        let mut progress = Progress::default();
+        let failure = Failure::new(class);
+        while let Decision::Again { .. } =
+            policy.decide(&Facts::default(), &mut progress, &failure, 0.5)
+        {}
+        progress.attempts()
+    };
+    assert_eq!(attempts(ErrorClass::Transient), 3);
+    assert_eq!(attempts(ErrorClass::Throttled), 3);
+    assert_eq!(attempts(ErrorClass::Timeout), 2);
+    assert_eq!(attempts(ErrorClass::Contention), 2);
+    assert_eq!(attempts(ErrorClass::Permanent), 1);
+}
+
+/// Attempts of one class do not use up another's, but all of them the total.
+#[test]
+fn classes_count_by_themselves_and_together() {
+    let policy = RetryPolicy::default().attempts(4);
+    let mut progress = Progress::default();
+    let mut next = |class: ErrorClass| {
+        policy.decide(&Facts::default(), &mut progress, &Failure::new(class), 0.5)
+    };
+    assert!(matches!(next(ErrorClass::Timeout), Decision::Again { .. }));
+    assert!(matches!(next(ErrorClass::Transient), Decision::Again { .. }));
+    assert_eq!(next(ErrorClass::Timeout), Decision::Stop(Refusal::AttemptsUsedUp));
+    assert_eq!(next(ErrorClass::Transient), Decision::Stop(Refusal::AttemptsUsedUp));
+}
+
+/// KF-18: what may have been done is not repeated without a mark; what was surely not done is.
+#[test]
+fn kf18_unsafe_requests_are_repeated_only_if_nothing_was_done() {
+    let policy = RetryPolicy::default();
+    let post = Facts { repeatable: false, ..Facts::default() };
+    let failure = Failure::new(ErrorClass::Transient);
+    for disposition in [Disposition::MaybeProcessed, Disposition::Processed] {
+        let failure = failure.disposition(disposition);
+        assert_eq!(stop(&policy, &post, &failure), Refusal::NotIdempotent);
+        assert!(policy.would_retry(&failure, &Facts::default()));
+    }
+    for disposition in [Disposition::NotSent, Disposition::NotProcessed] {
+        assert!(policy.would_retry(&failure.disposition(disposition), &post));
+    }
+    assert!(policy.would_retry(&ErrorClass::Throttled.into(), &post));
+}
+
+#[test]
+fn contention_is_repeated_only_as_a_whole_unit() {
+    let policy = RetryPolicy::default();
+    let statement = Facts { unit_of_work: false, ..Facts::default() };
+    let failure = Failure::new(ErrorClass::Contention);
+    assert_eq!(stop(&policy, &statement, &failure), Refusal::NotUnitOfWork);
+    let keyed_post = Facts { repeatable: false, ..Facts::default() };
+    assert!(policy.would_retry(&failure, &keyed_post));
+}
+
+#[test]
+fn the_servers_word_outranks_the_class() {
+    let policy = RetryPolicy::default();
+    let post = Facts { repeatable: false, ..Facts::default() };
+    let forbidden = Failure::new(ErrorClass::Transient).server(ServerWord::Forbidden);
+    assert_eq!(stop(&policy, &Facts::default(), &forbidden), Refusal::ServerForbade);
+    let demanded = Failure::new(ErrorClass::Permanent).server(ServerWord::Demanded);
+    assert!(policy.would_retry(&demanded, &post));
+    // It does not lift attempts, cap or deadline.
+    assert_eq!(stop(&RetryPolicy::single_attempt(), &post, &demanded), Refusal::AttemptsUsedUp);
+    let far = demanded.retry_after(RetryAfter::Never);
+    assert_eq!(stop(&policy, &post, &far), Refusal::HintOverCap);
+    let late = Facts { time_left: Some(Duration::ZERO), ..post };
+    assert_eq!(stop(&policy, &late, &demanded), Refusal::DeadlinePassed);
+}
+
+/// With everything against it, taking away the first obstacle shows the next one.
+#[test]
+fn the_order_of_the_questions() {
+    let policy = RetryPolicy::default().attempts(1);
+    let mut failure = Failure::new(ErrorClass::Permanent)
+        .server(ServerWord::Forbidden)
+        .disposition(Disposition::Processed)
+        .retry_after(RetryAfter::Never);
+    let mut facts = Facts {
+        repeatable: false,
+        unit_of_work: false,
+        time_left: Some(Duration::ZERO),
+        replayable: Err("a stream"),
+        committed: true,
+        exhausted_below: true,
+        can_refresh: false,
+    };
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::ClassNotRetried);
+    failure.class = ErrorClass::Transient;
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::ServerForbade);
+    failure.server = ServerWord::Silent;
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::Committed);
+    facts.committed = false;
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::NotReplayable("a stream"));
+    facts.replayable = Ok(());
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::NotIdempotent);
+    facts.repeatable = true;
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::ExhaustedBelow);
+    facts.exhausted_below = false;
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::AttemptsUsedUp);
+    let policy = every(ms(100));
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::HintOverCap);
+    failure.retry_after = Some(RetryAfter::AtLeast(ms(90)));
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::DeadlinePassed);
+    facts.time_left = Some(ms(50));
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::WaitOverDeadline);
+    facts.time_left = Some(ms(95));
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::WaitOverDeadline);
+    facts.time_left = Some(ms(500));
+    assert_eq!(again(&policy, &facts, &failure), (ms(100), false));
+}
+
+#[test]
+fn a_hint_is_a_lower_bound_and_a_pushback_is_exact() {
+    let facts = Facts::default();
+    let policy = every(ms(100));
+    let failure = |hint| Failure::new(ErrorClass::Throttled).retry_after(hint);
+    let (wait, hinted) = again(&policy, &facts, &failure(RetryAfter::AtLeast(ms(3000))));
+    assert!(hinted && (ms(3000)..=ms(3300)).contains(&wait), "{wait:?}");
+    let shorter = failure(RetryAfter::AtLeast(ms(30)));
+    assert_eq!(again(&policy, &facts, &shorter), (ms(100), false));
+    // A hint of zero asks for no wait of its own.
+    let zero = failure(RetryAfter::AtLeast(Duration::ZERO));
+    assert_eq!(again(&policy, &facts, &zero), (ms(100), false));
+    assert_eq!(again(&policy, &facts, &failure(RetryAfter::Exactly(ms(7)))), (ms(7), true));
+}
+
+/// gRPC A6: retries are counted from the last pushback on.
+#[test]
+fn a_pushback_starts_the_schedule_over() {
+    let policy = RetryPolicy::default()
+        .attempts(9)
+        .backoff(&Backoff::exponential(ms(100), 2.0).cap(ms(30_000)));
+    let mut progress = Progress::default();
+    let mut wait = |hint: Option<RetryAfter>| {
+        let mut failure = Failure::new(ErrorClass::Transient);
+        failure.retry_after = hint;
+        match policy.decide(&Facts::default(), &mut progress, &failure, 0.5) {
+            Decision::Again { wait, .. } => wait,
+            Decision::Stop(why) => panic!("{why:?}"),
+        }
+    };
+    assert_eq!(wait(None), ms(100));
+    assert_eq!(wait(None), ms(200));
+    assert_eq!(wait(Some(RetryAfter::Exactly(ms(5)))), ms(5));
+    assert_eq!(wait(None), ms(100));
+}
+
+/// KF-33, the decision: at the cap it is waited, above it not, or at the cap if asked for.
+#[test]
+fn kf33_hints_over_the_cap() {
+    let facts = Facts::default();
+    let policy = every(ms(100));
+    let failure = |s| {
+        Failure::new(ErrorClass::Throttled).retry_after(RetryAfter::AtLeast(Duration::from_secs(s)))
+    };
+    assert_eq!(again(&policy, &facts, &failure(60)).0, Duration::from_secs(60));
+    assert_eq!(stop(&policy, &facts, &failure(61)), Refusal::HintOverCap);
+    assert_eq!(stop(&policy, &facts, &failure(86_400)), Refusal::HintOverCap);
+    assert_eq!(stop(&policy, &facts, &failure(u64::MAX)), Refusal::HintOverCap);
+    let never = Failure::new(ErrorClass::Throttled).retry_after(RetryAfter::Never);
+    assert_eq!(stop(&policy, &facts, &never), Refusal::HintOverCap);
+    assert_eq!(stop(&policy.clone().hint_cap(Duration::MAX), &facts, &never), Refusal::HintOverCap);
+    let patient = policy.retry_at_hint_cap(true);
+    for failure in [failure(61), failure(86_400), never] {
+        assert_eq!(again(&patient, &facts, &failure), (Duration::from_secs(60), true));
+    }
+}
+
+#[test]
+fn a_refresh_comes_once_and_before_any_rule() {
+    let policy = at_once();
+    let facts = Facts { can_refresh: true, ..Facts::default() };
+    let auth = Failure::new(ErrorClass::Auth);
+    let mut progress = Progress::default();
+    assert_eq!(
+        policy.decide(&facts, &mut progress, &auth, 0.5),
+        Decision::Again { wait: Duration::ZERO, hinted: false, refresh: true }
+    );
+    assert_eq!(
+        policy.decide(&facts, &mut progress, &auth, 0.5),
+        Decision::Stop(Refusal::ClassNotRetried)
+    );
+    // "This very request again" it is not.
+    assert!(!policy.would_retry(&auth, &facts));
+}
+
+fn durations() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        Just(Duration::ZERO),
+        Just(Duration::MAX),
+        any::<u64>().prop_map(Duration::from_nanos),
+        (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n)),
+    ]
+}
+
+fn backoffs() -> impl Strategy<Value = Backoff> {
+    let base = prop_oneof![
+        durations().prop_map(Backoff::fixed),
+        (durations(), durations()).prop_map(|(base, step)| Backoff::linear(base, step)),
+        (durations(), 1.0..1e300_f64).prop_map(|(base, f)| Backoff::exponential(base, f)),
+        durations().prop_map(Backoff::decorrelated),
+    ];
+    (base, proptest::option::of(durations()), any::<bool>()).prop_map(|(backoff, cap, full)| {
+        let backoff = if full { backoff.jitter(Jitter::Full) } else { backoff };
+        match cap {
+            Some(cap) => backoff.cap(cap),
+            None => backoff,
+        }
+    })
+}
+
+fn failures() -> impl Strategy<Value = Failure> {
+    let hints = prop_oneof![
+        Just(None),
+        Just(Some(RetryAfter::Never)),
+        durations().prop_map(|d| Some(RetryAfter::AtLeast(d))),
+        durations().prop_map(|d| Some(RetryAfter::Exactly(d))),
+    ];
+    let dispositions = prop_oneof![
+        Just(Disposition::NotSent),
+        Just(Disposition::NotProcessed),
+        Just(Disposition::MaybeProcessed),
+        Just(Disposition::Processed),
+    ];
+    let words = prop_oneof![
+        Just(ServerWord::Silent),
+        Just(ServerWord::Forbidden),
+        Just(ServerWord::Demanded),
+    ];
+    (0..12_usize, hints, dispositions, words).prop_map(|(class, hint, disposition, word)| {
+        let mut failure =
+            Failure::new(ErrorClass::ALL[class]).disposition(disposition).server(word);
+        failure.retry_after = hint;
+        failure
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever the numbers: no panic, no more attempts than allowed, no wait beyond deadline or
+    /// hint cap, none shorter than a hint, and nothing unsafe repeated.
+    #[test]
+    fn every_decision_keeps_its_bounds(
+        policy in (proptest::option::of(1_u32..), proptest::option::of(1_u32..), backoffs(), durations(), any::<bool>()),
+        sequence in proptest::collection::vec(failures(), 1..20),
+        left in proptest::option::of(durations()),
+        (repeatable, unit, refresh) in any::<(bool, bool, bool)>(),
+        u in 0.0..1.0_f64,
+    ) {
+        let (total, of_class, backoff, cap, at_cap) = policy;
+        let mut rule = ClassRule::new(backoff);
+        if let Some(attempts) = of_class {
+            rule = rule.attempts(attempts);
+        }
+        let mut policy = match total {
+            Some(attempts) => RetryPolicy::default().attempts(attempts),
+            None => RetryPolicy::default().unlimited_attempts(),
+        };
+        for class in ErrorClass::ALL {
+            policy = policy.retry(class, rule.clone());
+        }
+        let policy = policy.hint_cap(cap).retry_at_hint_cap(at_cap);
+        let facts = Facts {
+            repeatable, unit_of_work: unit, time_left: left, can_refresh: refresh, ..Facts::default()
+        };
+        let mut progress = Progress::default();
+        for failure in sequence {
+            let Decision::Again { wait, .. } = policy.decide(&facts, &mut progress, &failure, u) else {
+                continue;
+            };
+            prop_assert!(total.is_none_or(|max| progress.attempts() < max));
+            prop_assert!(of_class.is_none_or(|max| progress.attempts_of(failure.class) < max));
+            prop_assert!(left.is_none_or(|left| wait < left));
+            prop_assert!(failure.server != ServerWord::Forbidden);
+            if let Some(hint) = failure.retry_after {
+                prop_assert!(wait >= hint.duration().min(cap));
+                prop_assert!(at_cap || hint.duration() <= cap);
+            }
+            if failure.server == ServerWord::Silent && failure.class != ErrorClass::Contention {
+                prop_assert!(repeatable || !failure.disposition.may_be_processed());
+            }
+        }
+    }
+
+    /// The next attempt's number never wraps: after any number of failures the count only grows.
+    #[test]
+    fn huge_policies_build_and_decide(attempts in 1_u32.., deadline in durations(), backoff in backoffs()) {
+        let policy = RetryPolicy::default().attempts(attempts).deadline(deadline).backoff(&backoff);
+        if let Ok(plan) = policy.build() {
+            let _ = plan.would_retry(&ErrorClass::Transient.into(), &Facts::default());
+        }
+    }
+}
