@@ -10,7 +10,7 @@ use tower_triage_core::{
     RetryAfter, ToFailure, Verdict,
 };
 use tower_triage_retry::{RetryPlan, RetryPolicy};
-use tower_triage_test_support::Seen;
+use tower_triage_test_support::{Scripted, Seen, scripted};
 
 /// A request.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,4 +114,10 @@ pub(crate) fn plan(policy: RetryPolicy) -> RetryPlan {
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+pub(crate) type Script = Scripted<Ask, Reply, Oops>;
+
+pub(crate) fn script<const N: usize>(lines: [fn() -> Result<Reply, Oops>; N]) -> Script {
+    scripted(lines)
 }
