@@ -1,4 +1,70 @@
-//! HTTP rules.
+//! HTTP for tower-triage: every response and every transport error gets one verdict, by type and
+//! never by text.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use tower_triage_core::{Classify, ErrorClass};
+//! use tower_triage_http::http;
+//!
+//! let rules = http();
+//! let busy = http::Response::builder().status(429).header("retry-after", "3").body(()).unwrap();
+//! let outcome: Result<_, &Infallible> = Ok(&busy);
+//! let failure = rules.classify(outcome).failure().unwrap();
+//! assert_eq!(failure.class, ErrorClass::Throttled);
+//! assert_eq!(failure.retry_after.unwrap().duration().as_secs(), 3);
+//! ```
+//!
+//! # Where it sits
+//! Below everything: the layers hold a `Classifier` over these rules and ask it. [`HttpReplay`] goes
+//! into a retry layer, [`Unavailable`] into a circuit breaker. Map the error of an opaque client
+//! below the layers, so that a rejection of ours has a way in: `.map_err(AnyError::from)`.
+//!
+//! # How a verdict is found
+//! A response: the stamp of a `ClassifyLayer`, an override ([`HttpRulesExt`]), an error code in type
+//! header or body, the status with its correcting headers, and then the server's hints
+//! ([`hints`]). An error: walked along its sources, outermost first; a connector's error means that
+//! nothing was sent, whatever is inside; the kind of an I/O error decides last. Both decisions are
+//! public and pure: [`HttpFacts::verdict`], [`TransportFact::failure`].
+//!
+//! | status | class | repeated | breaker |
+//! |---|---|---|---|
+//! | 1xx, 2xx, 3xx | success | | success |
+//! | 401, 407, 511 | Auth | after a refresh | ignored |
+//! | 402, 507 | Quota | no | ignored |
+//! | 403, 413 with `Retry-After`; 403 with `x-ratelimit-remaining: 0` | Throttled | yes | ignored |
+//! | 408, 504 | Timeout | if repeatable | failure |
+//! | 409 | Contention | if the unit of work | success |
+//! | 421, 425 | Transient, not processed | yes | ignored |
+//! | 423 | Contention | no | success |
+//! | 429 | Throttled | yes | ignored |
+//! | 499 | Cancelled | no | ignored |
+//! | other 4xx; 501, 505, 506, 510 | Permanent | no | success |
+//! | 503 with `x-envoy-overloaded` | Transient, not processed | yes | failure |
+//! | 508 | Internal | no | failure |
+//! | 529 | Throttled | yes | failure |
+//! | 500, 502, 503, other 5xx, below 100, above 599 | Transient | if repeatable | failure |
+//!
+//! Repeatable are GET, HEAD, OPTIONS, TRACE, PUT, DELETE (RFC 9110, section 9.2.2), a request with
+//! an `Idempotency-Key`, and one with the mark [`Repeatable`].
+//!
+//! # Defaults
+//! | what | default | changed by |
+//! |---|---|---|
+//! | operation | the method, and a [`RouteTemplate`] if there is one; never the path | [`HttpRulesExt::operation_by`] |
+//! | breaker key | the host in lower case, with its port | [`HttpRulesExt::key_by`] |
+//! | class of a status | the table above | [`HttpRulesExt::status`], [`HttpRulesExt::success`] |
+//! | mark of a fallback's answer | a response extension (`Notes`) | [`HttpRulesExt::fallback_header`] |
+//! | deadline | none | the extension [`Deadline`] |
+//! | draining a failed response | 64 KiB, 1 s | [`HttpReplay`] |
+//!
+//! # What it does not do
+//! It reads no body (a layer that peeks may leave a [`BodyPrefix`]), follows no redirect, and makes
+//! no streaming body repeatable. It sends nothing and holds no timer but that of a drain.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
 
 mod body_code;
 mod decision;
@@ -13,6 +79,8 @@ mod rules;
 mod status;
 mod transport;
 
+pub use tower_triage_retry::Attempt;
+
 pub use self::{
     decision::HttpFacts,
     errors::HttpErrors,
@@ -23,4 +91,3 @@ pub use self::{
     rules::{HttpRules, HttpRulesExt, HttpStatus, http},
     transport::{Http2Fact, Http2Frame, TransportFact, transport_failure},
 };
-pub use tower_triage_retry::Attempt;

@@ -89,7 +89,8 @@ fn header_map(headers: &Value) -> Result<HeaderMap, String> {
         let one = std::slice::from_ref(value);
         for line in value.as_array().map_or(one, Vec::as_slice) {
             let line = line.as_str().ok_or_else(|| format!("header {name} is not text"))?;
-            let line = HeaderValue::from_str(line).map_err(|error| error.to_string())?;
+            let line =
+                HeaderValue::from_bytes(line.as_bytes()).map_err(|error| error.to_string())?;
             map.append(name.clone(), line);
         }
     }
@@ -118,7 +119,13 @@ fn error(input: &Value) -> Result<Failure, String> {
     let kind = input["error_type"].as_str().ok_or("no error type")?;
     let flag = input["is"].as_str().unwrap_or_default();
     match kind {
+        // Around another error it is a wrapper.
+        "std::io::Error" if input["error_kind"] == "Other" && input.get("wraps").is_some() => {
+            wrapped(input).ok_or("wraps nothing")?
+        }
         "std::io::Error" => io_error(input),
+        "h2::Error" if flag == "user" => Ok(TransportFact::User.failure()),
+        "h2::Error" if input.get("reason").is_none() => wrapped(input).ok_or("wraps nothing")?,
         "h2::Error" => http2(input).map(|fact| TransportFact::Http2(fact).failure()),
         "hyper::Error" => hyper(flag, input),
         "hyper::client::conn::TrySendError" | "hyper::client::dispatch::TrySendError" => {
@@ -219,7 +226,10 @@ fn hyper(flag: &str, input: &Value) -> Result<Failure, String> {
         "parse" => TransportFact::Parse,
         "user" => TransportFact::User,
         "body_write_aborted" => TransportFact::BodyWriteAborted,
-        "" => return wrapped(input).ok_or("wraps nothing")?,
+        // No flag of its own: the source decides.
+        "" | "io" | "shutdown" | "body" | "body_write" | "http2" => {
+            return wrapped(input).ok_or("wraps nothing")?;
+        }
         other => return Err(format!("unknown predicate {other}")),
     };
     Ok(fact.failure())
