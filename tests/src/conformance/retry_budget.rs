@@ -336,7 +336,9 @@ impl Bench {
                 seen.retry = Some(self.fail(Failure::new(ErrorClass::Permanent), false));
             }
             (K::FailureThrottle, A::PushbackDoNotRetry) => {
-                seen.retry = Some(self.fail(TRANSIENT.server(ServerWord::Forbidden), false));
+                self.fail(TRANSIENT.server(ServerWord::Forbidden), false);
+                // Whatever the tokens say.
+                seen.retry = Some(false);
             }
             (K::FailureThrottle, A::Success) => {
                 let mut call = self.budget.begin(self.now);
@@ -372,11 +374,11 @@ impl Bench {
         self.budget.ask(&mut spending, &TRANSIENT, self.now).is_ok()
     }
 
-    /// An attempt fails; is a retry allowed after it?
+    /// An attempt fails; do the tokens allow a retry after it?
     fn fail(&self, failure: Failure, retryable: bool) -> bool {
         let mut call = self.budget.begin(self.now);
         self.budget.observe(&mut call, &Verdict::Failure(failure), retryable);
-        retryable && self.budget.ask(&mut call, &failure, self.now).is_ok()
+        self.budget.ask(&mut call, &failure, self.now).is_ok()
     }
 
     fn request(&self, event: &Event) -> Result<(u64, Stop), String> {
@@ -497,7 +499,7 @@ mod tests {
             json!([
                 { "do": "pushback_do_not_retry", "retry": "denied", "tokens_after": 3 },
                 { "do": "check", "retry": "allowed" },
-                { "do": "fatal_failure", "retry": "denied", "tokens_after": 3 },
+                { "do": "fatal_failure", "retry": "allowed", "tokens_after": 3 },
             ])
         ));
         assert!(passes(

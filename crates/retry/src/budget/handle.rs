@@ -191,8 +191,9 @@ impl Budget {
         now: Duration,
     ) -> Result<(), Denied> {
         if let Some(share) = self.per_request {
-            let left =
-                spending.limit_left.get_or_insert_with(|| ceil_share(share, self.balance(now)));
+            let left = spending.limit_left.get_or_insert_with(|| {
+                u32::try_from(ceil_share(share, self.balance(now))).unwrap_or(u32::MAX)
+            });
             if *left == 0 {
                 return Err(Denied::RequestLimit);
             }

@@ -11,7 +11,7 @@ use super::in_flight::InFlight;
 #[must_use = "dropping it ends the request"]
 pub struct Spending {
     /// Retries that the request's own limit leaves, once the first was asked for.
-    pub(super) limit_left: Option<u64>,
+    pub(super) limit_left: Option<u32>,
     pub(super) held: Held,
 }
 

@@ -149,7 +149,7 @@ fn a_dropped_request_gives_back_its_place_whatever_it_was_doing() {
 
 #[test]
 fn what_a_request_carries_is_small() {
-    assert!(size_of::<Spending>() <= 32, "{}", size_of::<Spending>());
+    assert!(size_of::<Spending>() <= 24, "{}", size_of::<Spending>());
 }
 
 #[test]
@@ -193,6 +193,38 @@ fn threads_share_the_places_in_flight() {
         }
     });
     assert_eq!(budget.balance(NOW), 1);
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn every_kind_is_read_from_text_with_its_defaults_and_without_typos() {
+    let read = |json: &str| serde_json::from_str::<BudgetSettings>(json);
+    for (json, settings) in [
+        (r#"{ "kind": "unlimited" }"#, BudgetSettings::Unlimited),
+        (r#"{ "kind": "bucket" }"#, BudgetSettings::default()),
+        (
+            r#"{ "kind": "window", "ttl": "10s", "ratio": 0.5 }"#,
+            BudgetSettings::Window(WindowSettings { ratio: 0.5, ..WindowSettings::default() }),
+        ),
+        (
+            r#"{ "kind": "token_cost", "costs": { "timeout": 10 } }"#,
+            BudgetSettings::TokenCost(TokenCostSettings::default()),
+        ),
+        (
+            r#"{ "kind": "failure_throttle", "max_tokens": 10 }"#,
+            BudgetSettings::FailureThrottle(ThrottleSettings::default()),
+        ),
+        (
+            r#"{ "kind": "in_flight", "min": 3 }"#,
+            BudgetSettings::InFlight(InFlightSettings::default()),
+        ),
+    ] {
+        assert_eq!(read(json).expect(json), settings);
+        let written = serde_json::to_string(&settings).expect("writes");
+        assert_eq!(read(&written).expect("reads"), settings, "{written}");
+    }
+    assert!(read(r#"{ "kind": "bucket", "gian": 0.2 }"#).is_err());
+    assert!(read(r#"{ "kind": "wallet" }"#).is_err());
 }
 
 proptest! {
