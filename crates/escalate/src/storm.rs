@@ -129,7 +129,7 @@ mod tests {
             let mut told = [0_u64; 6];
             let mut last = [None::<Duration>; 6];
             for (kind, wait) in events {
-                now += wait * SECOND;
+                now += Duration::from_secs(wait);
                 happened[kind] += 1;
                 if let Some(untold) = storm.failed(print(kind), now) {
                     told[kind] += untold.count;

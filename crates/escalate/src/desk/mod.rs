@@ -19,7 +19,8 @@ use std::time::Duration;
 use tower_triage_core::{Clock, ConfigError, ErrorClass, Incident, Random};
 
 use crate::escalation::{Escalation, Outcome};
-use crate::routes::{Priority, Routes};
+use crate::routes::{Priority, Route, Routes};
+use crate::sink::LogSink;
 use crate::write::{self, Facts};
 use queue::{Job, Queue};
 use receiver::Post;
@@ -111,6 +112,14 @@ impl Desk {
             dropped: AtomicU64::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A desk that writes every escalation to the log ([`LogSink`](crate::LogSink)): where to begin.
+    #[must_use]
+    pub fn log() -> Self {
+        let routes = Routes::new(Route::new(["log"], "look_into_it"));
+        let receiver = Receiver::new("log").record(LogSink);
+        Self::new(routes, [receiver]).expect("one route, to the one receiver, with a sink")
     }
 
     /// The escalation of an incident that you have at hand (from

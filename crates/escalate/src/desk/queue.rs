@@ -62,16 +62,21 @@ impl Inner {
     /// the queue is empty.
     fn staff(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let new = {
-            let mut state = self.queue.lock();
-            let places = self.policy.workers.saturating_sub(state.workers);
-            let new = places.min(state.waiting.len());
-            state.workers += new;
-            new
-        };
-        for _ in 0..new {
-            runtime.spawn(Worker { desk: Arc::clone(self), at_work: true }.run());
+        while let Some((worker, job)) = self.hire() {
+            // Not under the lock: a runtime that ends drops the task at once.
+            runtime.spawn(worker.run(job));
         }
+    }
+
+    /// A worker with its first job, if there is work and a free place.
+    fn hire(self: &Arc<Self>) -> Option<(Worker, Job)> {
+        let mut state = self.queue.lock();
+        if state.workers >= self.policy.workers {
+            return None;
+        }
+        let job = state.waiting.pop_front()?;
+        state.workers += 1;
+        Some((Worker { desk: Arc::clone(self), at_work: true }, job))
     }
 
     pub(crate) async fn idle(self: &Arc<Self>) {
@@ -98,9 +103,11 @@ struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self) {
-        while let Some(job) = self.next() {
+    async fn run(mut self, first: Job) {
+        let mut next = Some(first);
+        while let Some(job) = next {
             job.await;
+            next = self.next();
         }
     }
 
