@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{
-    CircuitOpen, Classify, ErrorClass, Failure, LayerKind, Operation, Refusal, Shared, StepKind, Verdict,
+    CircuitOpen, Classify, ErrorClass, Failure, LayerKind, Operation, Refusal, Shared, StepKind,
+    Verdict,
 };
 
 use crate::budget::Spending;
@@ -79,7 +80,25 @@ pub(crate) struct Kept<K, S> {
     pub(crate) service: S,
 }
 
+/// What the layer reads from a request before it gives it away.
+pub(crate) struct About {
+    pub(crate) operation: Operation,
+    pub(crate) repeatable: bool,
+    pub(crate) unit_of_work: bool,
+    pub(crate) deadline: Option<Instant>,
+}
+
 type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Error>;
+
+/// Goes on with `C`, or ends with the outcome to return.
+type Flow<S, T, C = ()> = ControlFlow<Outcome<S, T>, C>;
+
+type LaterOf<S, Req, P, F> = Later<
+    <P as Replay<Req>>::Sent,
+    Outcome<S, <P as Replay<Req>>::Sent>,
+    <P as Release<<S as Service<<P as Replay<Req>>::Sent>>::Response>>::Future,
+    <F as Refresh>::Future,
+>;
 
 /// What one logical request owns.
 pub(crate) struct Call<S, Req, R, P, N, F>
@@ -89,14 +108,11 @@ where
     F: Refresh,
 {
     core: Shared<Core<R, P, N, F>>,
-    operation: Operation,
-    repeatable: bool,
-    unit_of_work: bool,
-    deadline: Option<Instant>,
+    about: About,
     spending: Spending,
     kept: Result<Kept<P::Kept, S>, &'static str>,
     span: AttemptSpan,
-    later: Option<Box<Later<P::Sent, Outcome<S, P::Sent>, P::Future, F::Future>>>,
+    later: Option<Box<LaterOf<S, Req, P, F>>>,
 }
 
 /// What only a request that has failed needs: off the happy path's future.
@@ -152,7 +168,7 @@ where
                         let _attempt = call.span.enter();
                         ready!(future.poll(cx))
                     };
-                    match call.core.classifier.judge(&call.operation, outcome.as_ref()) {
+                    match call.core.classifier.judge(&call.about.operation, outcome.as_ref()) {
                         Verdict::Success => {
                             call.succeeded();
                             break (true, outcome);
@@ -187,38 +203,24 @@ where
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
 {
-    #[expect(clippy::too_many_arguments, reason = "each is one field, read in `call` alone")]
     pub(crate) const fn new(
         core: Shared<Core<R, P, N, F>>,
-        operation: Operation,
-        repeatable: bool,
-        unit_of_work: bool,
-        deadline: Option<Instant>,
+        about: About,
         spending: Spending,
         kept: Result<Kept<P::Kept, S>, &'static str>,
         span: AttemptSpan,
     ) -> Self {
-        Self {
-            core,
-            operation,
-            repeatable,
-            unit_of_work,
-            deadline,
-            spending,
-            kept,
-            span,
-            later: None,
-        }
+        Self { core, about, spending, kept, span, later: None }
     }
 
     fn time_left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.about.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     fn facts(&self) -> Facts {
         Facts {
-            repeatable: self.repeatable,
-            unit_of_work: self.unit_of_work,
+            repeatable: self.about.repeatable,
+            unit_of_work: self.about.unit_of_work,
             time_left: self.time_left(),
             replayable: match &self.kept {
                 Ok(kept) => self.core.replay.ready(&kept.request),
@@ -242,22 +244,18 @@ where
     F: Refresh,
 {
     fn succeeded(&mut self) {
-        self.core.classifier.note_success(&self.operation, LayerKind::Retry);
+        self.core.classifier.note_success(&self.about.operation, LayerKind::Retry);
         self.core.budget.observe(&mut self.spending, &Verdict::Success, false);
     }
 
     #[cold]
     fn step(&self, kind: StepKind) {
-        self.core.classifier.step(&self.operation, LayerKind::Retry, kind);
+        self.core.classifier.step(&self.about.operation, LayerKind::Retry, kind);
     }
 
     /// Records and judges a failed attempt: a pause before the next one, or the outcome to return.
     #[cold]
-    fn failed(
-        &mut self,
-        failure: Failure,
-        outcome: Outcome<S, P::Sent>,
-    ) -> ControlFlow<Outcome<S, P::Sent>>
+    fn failed(&mut self, failure: Failure, outcome: Outcome<S, P::Sent>) -> Flow<S, P::Sent>
     where
         N: Nudge<P::Sent, S::Response, S::Error>,
     {
@@ -280,7 +278,12 @@ where
     /// Closes the attempt's span and records its failure.
     fn note(&mut self, failure: Failure, outcome: Result<&S::Response, &S::Error>) {
         self.span.failed(failure.class);
-        self.core.classifier.note_failure(&self.operation, LayerKind::Retry, failure, outcome);
+        self.core.classifier.note_failure(
+            &self.about.operation,
+            LayerKind::Retry,
+            failure,
+            outcome,
+        );
     }
 
     /// Makes the next attempt's request while the failed outcome still exists, and begins the pause.
@@ -383,10 +386,10 @@ where
     }
 
     /// Until the pause is over, or broken off with the last outcome.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<ControlFlow<Outcome<S, P::Sent>>> {
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent>> {
         loop {
             let later = self.later.get_or_insert_default();
-            if let Err(why) = ready!(later.pause.poll(self.deadline, cx)) {
+            if let Err(why) = ready!(later.pause.poll(self.about.deadline, cx)) {
                 if let Some(last) = self.break_off(why) {
                     return Poll::Ready(ControlFlow::Break(last));
                 }
@@ -403,10 +406,7 @@ where
     }
 
     /// Until the service is ready and called again, or there is an outcome to return.
-    fn poll_next(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<ControlFlow<Outcome<S, P::Sent>, S::Future>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent, S::Future>> {
         let later = self.later.get_or_insert_default();
         let Ok(kept) = &mut self.kept else { unreachable!("only a kept request is sent again") };
         let entered = self.span.enter();
@@ -415,7 +415,7 @@ where
 
         // Not past the deadline, and not after a shutdown, as long as there is something to return.
         if later.last.is_some() && !matches!(ready, Poll::Ready(Err(_))) {
-            if let Poll::Ready(why) = later.pause.poll_broken_off(self.deadline, cx) {
+            if let Poll::Ready(why) = later.pause.poll_broken_off(self.about.deadline, cx) {
                 if let Some(last) = self.break_off(why) {
                     return Poll::Ready(ControlFlow::Break(last));
                 }
@@ -427,7 +427,7 @@ where
             Err(error) => {
                 incident::next_attempt();
                 let outcome = Err(error);
-                let verdict = self.core.classifier.judge(&self.operation, outcome.as_ref());
+                let verdict = self.core.classifier.judge(&self.about.operation, outcome.as_ref());
                 if let Verdict::Failure(failure) = verdict {
                     self.note(failure, outcome.as_ref());
                 }
@@ -436,7 +436,9 @@ where
         }
         let later = self.later.get_or_insert_default();
         let Ok(kept) = &mut self.kept else { unreachable!("only a kept request is sent again") };
-        let Some((_, request)) = later.next.take() else { unreachable!("prepared before the pause") };
+        let Some((_, request)) = later.next.take() else {
+            unreachable!("prepared before the pause")
+        };
         later.pause = Pause::default();
         let _entered = self.span.enter();
         let future = incident::calling(|| kept.service.call(request));
@@ -477,7 +479,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture")
-            .field("operation", &self.call.operation)
+            .field("operation", &self.call.about.operation)
             .field("scope", &self.scope)
             .finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Describe, Shared};
 
-use crate::future::{Call, Kept, ResponseFuture};
+use crate::future::{About, Call, Kept, ResponseFuture};
 use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::refresh::Refresh;
@@ -53,13 +53,15 @@ where
         let scope = Scope::join();
         let core = self.core.clone();
         let rules = core.classifier.rules();
-        let operation = rules.operation(&request);
-        let repeatable = rules.repeatable(&request);
-        let unit_of_work = rules.unit_of_work(&request);
-        let deadline = core.deadline(rules.deadline(&request));
+        let about = About {
+            operation: rules.operation(&request),
+            repeatable: rules.repeatable(&request),
+            unit_of_work: rules.unit_of_work(&request),
+            deadline: core.deadline(rules.deadline(&request)),
+        };
         let spending = core.budget.begin(core.budget_now());
 
-        let (request, kept) = if core.plan.keeps(repeatable) {
+        let (request, kept) = if core.plan.keeps(about.repeatable) {
             core.replay.keep(request)
         } else {
             (core.replay.once(request), Err("the policy keeps no request like this one"))
@@ -70,9 +72,7 @@ where
             let _entered = span.enter();
             incident::calling(|| self.inner.call(request))
         };
-        let call =
-            Call::new(core, operation, repeatable, unit_of_work, deadline, spending, kept, span);
-        ResponseFuture::new(future, call, scope)
+        ResponseFuture::new(future, Call::new(core, about, spending, kept, span), scope)
     }
 }
 

@@ -105,10 +105,8 @@ async fn kf02_a_readiness_error_ends_the_call_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn kf04_one_layer_value_shares_one_budget() {
     let (classifier, _) = classifier();
-    let budget = |initial| {
-        Budget::bucket(BucketSettings { gain: 0.0, capacity: 10, initial, ..Default::default() })
-            .unwrap()
-    };
+    let budget =
+        |initial| Budget::bucket(BucketSettings { gain: 0.0, capacity: 10, initial }).unwrap();
     let service = failing();
     let layer = RetryLayer::new(classifier).policy(plan(at_once())).budget(budget(3));
     let many: Vec<_> = (0..4).map(|_| layer.layer(service.clone())).collect();
@@ -241,7 +239,7 @@ async fn kf23_nested_retries_do_not_multiply() {
     let service = failing();
     layer.layer(layer.layer(layer.layer(service.clone()))).oneshot(ask()).await.unwrap_err();
     assert_eq!(service.calls(), 3);
-    let empty = BucketSettings { gain: 0.0, capacity: 1, initial: 0, ..Default::default() };
+    let empty = BucketSettings { gain: 0.0, capacity: 1, initial: 0 };
     let inner = layer.clone().budget(Budget::bucket(empty).unwrap());
     let service = failing();
     layer.layer(inner.layer(service.clone())).oneshot(ask()).await.unwrap_err();
@@ -757,13 +755,7 @@ fn a_wait_of_zero_needs_no_timer() {
 #[tokio::test(start_paused = true)]
 async fn successes_fill_the_budget_and_retries_empty_it() {
     let (classifier, _) = classifier();
-    let budget = Budget::bucket(BucketSettings {
-        gain: 0.5,
-        capacity: 10,
-        initial: 0,
-        ..Default::default()
-    })
-    .unwrap();
+    let budget = Budget::bucket(BucketSettings { gain: 0.5, capacity: 10, initial: 0 }).unwrap();
     let layer = RetryLayer::new(classifier).policy(plan(at_once())).budget(budget.clone());
     let service = script([|| Ok(reply(200))]);
     let retry = layer.layer(service);
