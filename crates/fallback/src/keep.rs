@@ -38,7 +38,8 @@ pub struct ByClone;
 pub struct CopyFn<F>(F);
 
 /// Copies requests with `f`, for types that are not `Clone`; `None` if this one cannot be copied
-/// (`reqwest::Request::try_clone` with a streaming body).
+/// (`reqwest::Request::try_clone` with a streaming body). The function itself has to be `Clone`: let
+/// it capture an `Arc` rather than a value.
 pub const fn copy_fn<Req, F>(f: F) -> CopyFn<F>
 where
     F: Fn(&Req) -> Option<Req>,
@@ -88,7 +89,7 @@ pub trait Keeping: Clone {
 /// A kind that keeps the request, so that how it is copied can be chosen.
 #[diagnostic::on_unimplemented(
     message = "no step of this chain sends the request again, so nothing copies it",
-    note = "add the step (`or_service`, `or_call_with`, `or_replan`) before `.copy_requests(..)`"
+    note = "add the step (`or_service`, `or_call_with`, `or_replan`) before `.copy_requests(..)`; the copying function must be `Clone`"
 )]
 pub trait Copying<P>: Keeping {
     /// The same kind, with copies made by `P`.

@@ -53,7 +53,8 @@ where
     type Future = ResponseFuture<S, Req, R, T, K>;
 
     /// Never an error: a readiness error of the wrapped service becomes the outcome of the next
-    /// call, so that it is classified and can be answered like any other failure.
+    /// call, so that it is classified and can be answered like any other failure. Meanwhile the service
+    /// is ready, so a balancer above does not see that it failed.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         if self.held.is_some() {
             return Poll::Ready(Ok(()));

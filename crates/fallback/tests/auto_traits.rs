@@ -24,8 +24,10 @@ assert_impl_all!(Fallback<(), Rules, Value, Nothing<AnyError>>: Clone, Send, Syn
 assert_impl_all!(FallbackHandle: Clone, Send, Sync, Unpin);
 // A held readiness error is as movable between threads as it is itself, no more.
 assert_not_impl_any!(Fallback<(), Rules, Value, Nothing<Rc<()>>>: Send);
-// Not cloneable inner, not cloneable service.
-assert_not_impl_any!(Fallback<Rc<std::cell::Cell<()>>, Rules, Value, Nothing<AnyError>>: Send);
+// A service is cloned with its inner service, or not at all.
+assert_not_impl_any!(Fallback<NotClone, Rules, Value, Nothing<AnyError>>: Clone);
+
+struct NotClone;
 
 /// An un-boxed stack with every kind of step inside a spawned async block.
 #[tokio::test]
