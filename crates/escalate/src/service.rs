@@ -1,6 +1,7 @@
 //! Readiness and call.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tower_service::Service;
@@ -19,7 +20,8 @@ use crate::write::Facts;
 pub struct Escalate<S, R, D, E> {
     inner: S,
     shared: Shared<Core<R, D>>,
-    held: Option<E>,
+    /// Never locked: it makes the service `Sync` when the inner one is, whatever the error is.
+    held: Option<Mutex<E>>,
 }
 
 impl<S, R, D, E> Escalate<S, R, D, E> {
@@ -55,7 +57,7 @@ where
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
         if self.held.is_none() {
-            self.held = std::task::ready!(self.inner.poll_ready(cx)).err();
+            self.held = std::task::ready!(self.inner.poll_ready(cx)).err().map(Mutex::new);
         }
         Poll::Ready(Ok(()))
     }
@@ -65,7 +67,10 @@ where
         let shared = self.shared.clone();
         let facts = Facts::read(shared.classifier.rules(), &request);
         match self.held.take() {
-            Some(error) => ResponseFuture::failed(error, scope, shared, facts),
+            Some(held) => {
+                let error = held.into_inner().unwrap_or_else(PoisonError::into_inner);
+                ResponseFuture::failed(error, scope, shared, facts)
+            }
             None => {
                 let inner = calling(|| self.inner.call(request));
                 ResponseFuture::calling(inner, scope, shared, facts)

@@ -68,7 +68,7 @@ async fn kf56_outside_of_retry_one_record_with_three_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn kf56_inside_of_retry_none_for_an_attempt_that_is_repeated() {
-    let inside = |lines: Vec<Script>| {
+    let inside = |lines: [Script; 2]| {
         let Bench { sink, desk, seen, classifier } = bench();
         let stack = ServiceBuilder::new()
             .layer(RetryLayer::new(classifier.clone()).policy(three()).replay(replay_fn(again)))
@@ -77,9 +77,9 @@ async fn kf56_inside_of_retry_none_for_an_attempt_that_is_repeated() {
         async move { story(&desk, &sink, &seen, stack).await }
     };
     let all_fail = (vec![(Outcome::Failed, 3)], Resolution::Escalated);
-    assert_eq!(inside(vec![DOWN]).await, all_fail, "one record, with the whole story");
+    assert_eq!(inside([DOWN, DOWN]).await, all_fail, "one record, with the whole story");
     let recovered = (vec![], Resolution::RecoveredByRetry);
-    assert_eq!(inside(vec![DOWN, FINE]).await, recovered);
+    assert_eq!(inside([DOWN, FINE]).await, recovered);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn a_fallback_above_withdraws_what_is_not_urgent() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_credential_is_told_of_unless_the_refresh_helped() {
     for (lines, told) in
-        [(vec![EXPIRED, FINE], vec![]), (vec![EXPIRED], vec![(Outcome::Failed, 2)])]
+        [([EXPIRED, FINE], vec![]), ([EXPIRED, EXPIRED], vec![(Outcome::Failed, 2)])]
     {
         for outside in [true, false] {
             let Bench { sink, desk, seen, classifier } = bench();
@@ -135,7 +135,7 @@ async fn an_expired_credential_is_told_of_unless_the_refresh_helped() {
                 .policy(three())
                 .replay(replay_fn(again))
                 .refresh(|_| async { true });
-            let inner = shop(lines.clone());
+            let inner = shop(lines);
             let (found, _) = if outside {
                 story(&desk, &sink, &seen, escalate.layer(retry.layer(inner))).await
             } else {

@@ -205,24 +205,16 @@ async fn a_channel_hands_them_to_a_task_of_yours() {
 
 #[test]
 fn handed_over_outside_of_a_runtime_it_waits_for_one() {
-    let sink = Memory::slow(Duration::from_millis(1));
+    let (sink, aside) = (Memory::default(), Memory::default());
     let desk = desk_with(DeskPolicy::new(), Receiver::new("human").record(sink.clone()));
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let mut service = down(&desk, SECOND);
-    let call = {
-        let _in_it = runtime().enter();
-        service.call(Order::default())
-    };
-    let mut call = Box::pin(call);
-    {
-        let runtime = runtime();
-        let _in_it = runtime.enter();
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(call.as_mut().poll(&mut cx).is_pending());
-    }
-    drop(call);
-    assert_eq!(desk.queued(), 1);
-    drop(desk.clone());
+    let other = desk_with(DeskPolicy::new(), Receiver::new("human").record(aside));
+    let run = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let call = down(&other, SECOND).oneshot(Order::default());
+    let (_, incident) = run.block_on(tower_triage_core::incident::scope(call));
+    desk.enqueue(desk.write("batch", &incident.unwrap()).unwrap());
+    assert_eq!((desk.queued(), sink.tries()), (1, 0));
+    run.block_on(desk.idle());
+    assert_eq!(sink.one().from, "batch");
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub(crate) fn classifier() -> Classifier<Rules> {
 pub(crate) type Script = fn() -> Result<Receipt, Broken>;
 
 /// A service that answers with `lines`, the last of them for ever.
-pub(crate) fn shop(lines: impl IntoIterator<Item = Script>) -> Scripted<Order, Receipt, Broken> {
+pub(crate) fn shop<const N: usize>(lines: [Script; N]) -> Scripted<Order, Receipt, Broken> {
     scripted(lines)
 }
 
