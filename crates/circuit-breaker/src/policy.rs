@@ -9,7 +9,8 @@ use crate::state::Sample;
 /// When a breaker trips, how long it stays open, and what closes it again. Plain data; checked by
 /// [`BreakerPolicy::build`].
 ///
-/// Trip rules are alternatives: any of them opens the circuit.
+/// Trip rules are alternatives: any of them opens the circuit. Deserialized (feature `serde`), what
+/// is left out is as in [`BreakerPolicy::default`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +44,7 @@ pub struct BreakerPolicy {
     pub(crate) open_for: Backoff,
     pub(crate) retry_after_cap: Duration,
     pub(crate) probes: u32,
-    pub(crate) verdict: ProbeRule,
+    pub(crate) half_open: ProbeRule,
     pub(crate) reprobe: bool,
 }
 
@@ -89,7 +90,7 @@ impl BreakerPolicy {
                 .jitter(Jitter::Ratio(0.2)),
             retry_after_cap: Duration::from_secs(300),
             probes: 1,
-            verdict: ProbeRule::Count { successes_to_close: 1, failures_to_open: 1 },
+            half_open: ProbeRule::Count { successes_to_close: 1, failures_to_open: 1 },
             reprobe: false,
         }
     }
@@ -186,7 +187,7 @@ impl BreakerPolicy {
     /// Half-open: so many successes close, so many failures reopen. Default: 1 and 1.
     #[must_use]
     pub const fn decide_by_count(mut self, successes_to_close: u32, failures_to_open: u32) -> Self {
-        self.verdict = ProbeRule::Count { successes_to_close, failures_to_open };
+        self.half_open = ProbeRule::Count { successes_to_close, failures_to_open };
         self
     }
 
@@ -194,7 +195,7 @@ impl BreakerPolicy {
     /// of failures) that trip the window decide.
     #[must_use]
     pub const fn decide_by_rate(mut self) -> Self {
-        self.verdict = ProbeRule::Rate;
+        self.half_open = ProbeRule::Rate;
         self
     }
 
@@ -252,7 +253,7 @@ impl BreakerPolicy {
         }
         let no_rule =
             self.failure_rate.is_none() && self.failures.is_none() && self.slow_rate.is_none();
-        let judges_by_rule = self.window.is_some() || self.verdict == ProbeRule::Rate;
+        let judges_by_rule = self.window.is_some() || self.half_open == ProbeRule::Rate;
         if no_rule && judges_by_rule {
             let problem = "a window and `decide_by_rate` need it, or `failures`, or `slow_rate`";
             return Err(ConfigError::new("failure_rate", "not set", problem));
@@ -261,7 +262,7 @@ impl BreakerPolicy {
             let problem = "`failure_rate`, `failures` and `slow_rate` need it, or a `count_window`";
             return Err(ConfigError::new("time_window", "not set", problem));
         }
-        if let ProbeRule::Count { successes_to_close, failures_to_open } = self.verdict {
+        if let ProbeRule::Count { successes_to_close, failures_to_open } = self.half_open {
             if successes_to_close == 0 || failures_to_open == 0 {
                 let value = format!("{successes_to_close}, {failures_to_open}");
                 return Err(ConfigError::new("decide_by_count", value, "both must be at least 1"));

@@ -79,7 +79,7 @@ fn choices(requires: &Value) -> Result<bool, String> {
 // === Policy ===
 
 fn policy(fields: &Value, reprobe: bool) -> Result<CheckedPolicy, String> {
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 12] = [
         "kind",
         "failure_threshold",
         "window",
@@ -92,7 +92,6 @@ fn policy(fields: &Value, reprobe: bool) -> Result<CheckedPolicy, String> {
         "half_open_rule",
         "half_open_successes_to_close",
         "half_open_failures_to_open",
-        "description",
     ];
     let given = fields.as_object().ok_or("the policy is no object")?;
     if let Some(field) = given.keys().find(|field| !KNOWN.contains(&field.as_str())) {
@@ -124,12 +123,15 @@ fn policy(fields: &Value, reprobe: bool) -> Result<CheckedPolicy, String> {
         policy = policy.failures(threshold);
     }
     if let Some(calls) = count("minimum_calls")? {
-        policy = policy.minimum_calls(calls);
+        policy = policy.minimum_calls(calls.max(1));
     }
-    if let Some(limit) = rate("failure_rate")? {
+    // Without a window only a half-open circuit may have a use for rates.
+    let rates_matter = fields["kind"] != "consecutive"
+        || fields.get("half_open_rule").is_some_and(|rule| rule == "rate");
+    if let (Some(limit), true) = (rate("failure_rate")?, rates_matter) {
         policy = policy.failure_rate(limit);
     }
-    if let Some(limit) = rate("slow_call_rate")? {
+    if let (Some(limit), true) = (rate("slow_call_rate")?, rates_matter) {
         policy = policy.slow_rate(limit);
     }
     if let Some(limit) = fields.get("slow_call_duration_ms") {
@@ -314,7 +316,6 @@ where
             }
             Some("force_open") => self.handle.force_open(),
             Some("force_closed") => self.handle.force_closed(),
-            Some("disable") => self.handle.disable(),
             Some("reset") => self.handle.reset(),
             _ => return Err(format!("unknown `do`: {}", event["do"])),
         }

@@ -283,7 +283,7 @@ impl Circuit {
         probing.sample.failures += u64::from(failure);
         probing.sample.slow += u64::from(slow);
         probing.bad += u64::from(failure || slow);
-        let good = match policy.verdict {
+        let good = match policy.half_open {
             ProbeRule::Count { failures_to_open, .. }
                 if probing.bad >= u64::from(failures_to_open) =>
             {
