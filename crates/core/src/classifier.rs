@@ -263,7 +263,6 @@ fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
         }
         StepKind::Failed { .. }
         | StepKind::NotRetried { .. }
-        | StepKind::Waiting { .. }
         | StepKind::CircuitOpened { .. }
         | StepKind::FallbackAnswered { .. }
         | StepKind::FallbackFailed { .. }
@@ -272,7 +271,9 @@ fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
         | StepKind::ForcedFinish => {
             tracing::warn!(operation, layer, outcome, error.r#type = error_type, "{kind}");
         }
-        StepKind::Succeeded { .. }
+        // A retry says more about its wait in a warning of its own.
+        StepKind::Waiting { .. }
+        | StepKind::Succeeded { .. }
         | StepKind::Nudged { .. }
         | StepKind::Released { .. }
         | StepKind::Rejected { .. } => {
