@@ -113,9 +113,15 @@ fn normalise(text: &str, hash: &mut Fnv) {
             }
         }
         if first.is_alphanumeric() {
-            let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+            let word_end =
+                |text: &str| text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
+            let mut end = word_end(rest);
+            let id = rest[..end].bytes().any(|b| b.is_ascii_digit());
+            // A number goes on behind its point: 30s and 29.98s are one kind, and so are addresses.
+            while id && rest[end..].starts_with('.') && word_end(&rest[end + 1..]) > 0 {
+                end += 1 + word_end(&rest[end + 1..]);
+            }
             let word = &rest[..end];
-            let id = word.bytes().any(|b| b.is_ascii_digit());
             hash.write(if id { b"#" } else { word.as_bytes() });
             rest = &rest[end..];
         } else {
@@ -162,5 +168,9 @@ mod tests {
         assert_eq!(a, fingerprint("user 4242 not found in 'us' (request 00aa1-0c)"));
         assert_ne!(a, fingerprint("user 17 not allowed in 'eu-west' (request 7f3a-9b)"));
         assert_ne!(fingerprint("it's é"), fingerprint("it's e"));
+        assert_eq!(
+            fingerprint("30s left at 10.0.0.7:80."),
+            fingerprint("29.98s left at 10.0.0.12:81.")
+        );
     }
 }
