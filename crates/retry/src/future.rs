@@ -310,7 +310,12 @@ where
             .map_err(|_| Refusal::BudgetExhausted)?;
 
         let later = self.later.get_or_insert_default();
-        let attempt = Attempt::after(failure, later.progress.attempts(), wait);
+        let attempt = Attempt {
+            number: later.progress.attempts().saturating_add(1),
+            previous: Some(failure),
+            wait,
+            deadline: self.about.deadline,
+        };
         let mut request =
             core.replay.again(&mut kept.request, &attempt).map_err(Refusal::NotReplayable)?;
         let nudged = core.nudge.nudge(&mut request, &attempt, outcome);
@@ -323,7 +328,24 @@ where
             self.step(StepKind::Nudged { attempt: attempt.number });
         }
         self.step(StepKind::Waiting { delay: wait, hinted });
+        self.warn(failure, attempt);
         Ok(())
+    }
+
+    /// One warning per retry, for whoever reads the log.
+    fn warn(&self, failure: Failure, attempt: Attempt) {
+        let Failure { class, reason, .. } = failure;
+        let Attempt { number, wait, .. } = attempt;
+        tracing::warn!(
+            action = "retry",
+            operation = self.about.operation.as_str(),
+            attempt = number,
+            max_attempts = self.core.plan.max_attempts(),
+            wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            error.r#type = class.as_str(),
+            reason,
+            "{class} ({reason}): attempt {number} follows in {wait:?}",
+        );
     }
 
     /// Keeps the failed outcome, or lets it go.

@@ -5,6 +5,7 @@ use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tower_triage_core::Failure;
 
 /// The attempt that is about to be made, counted from 1.
@@ -17,15 +18,15 @@ pub struct Attempt {
     pub previous: Option<Failure>,
     /// The wait before it.
     pub wait: Duration,
+    /// When the whole call has used up its time, by the policy or the request: what may be told to
+    /// the peer.
+    pub deadline: Option<Instant>,
 }
 
 impl Attempt {
-    /// The first attempt of a request.
-    pub const FIRST: Self = Self { number: 1, previous: None, wait: Duration::ZERO };
-
-    pub(crate) const fn after(failure: Failure, made: u32, wait: Duration) -> Self {
-        Self { number: made.saturating_add(1), previous: Some(failure), wait }
-    }
+    /// The first attempt of a request without a deadline.
+    pub const FIRST: Self =
+        Self { number: 1, previous: None, wait: Duration::ZERO, deadline: None };
 }
 
 /// How a request is kept, so that it can be sent again: the policy type of the layer.

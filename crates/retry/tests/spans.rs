@@ -1,4 +1,4 @@
-//! KF-63: every attempt has its own span.
+//! What `tracing` is told: a span per attempt (KF-63), a warning per retry.
 
 mod common;
 
@@ -14,13 +14,16 @@ use tower_triage_retry::RetryLayer;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Instrument, Subscriber, info_span};
+use tracing::{Event, Instrument, Level, Subscriber, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-/// Remembers the attempts' spans in the order of their begin.
+/// Remembers the attempts' spans in the order of their begin, and the warnings of retries.
 #[derive(Clone, Default)]
-struct Recorder(Arc<Mutex<Vec<(Id, Seen)>>>);
+struct Recorder {
+    spans: Arc<Mutex<Vec<(Id, Seen)>>>,
+    warnings: Arc<Mutex<Vec<Seen>>>,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -54,12 +57,12 @@ impl Recorder {
     }
 
     fn attempts(&self) -> Vec<Seen> {
-        self.0.lock().unwrap().iter().map(|(_, seen)| seen.clone()).collect()
+        self.spans.lock().unwrap().iter().map(|(_, seen)| seen.clone()).collect()
     }
 
     /// The last attempt with this id: the registry uses ids again.
     fn with(&self, id: &Id, f: impl FnOnce(&mut Seen)) {
-        let mut list = self.0.lock().unwrap();
+        let mut list = self.spans.lock().unwrap();
         if let Some((_, seen)) = list.iter_mut().rev().find(|(of, seen)| of == id && !seen.closed) {
             f(seen);
         }
@@ -72,7 +75,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
             let parent = context.span(id).unwrap().parent().map(|span| span.name().to_owned());
             let mut seen = Seen { parent, ..Seen::default() };
             attributes.record(&mut seen);
-            self.0.lock().unwrap().push((id.clone(), seen));
+            self.spans.lock().unwrap().push((id.clone(), seen));
         }
     }
 
@@ -83,6 +86,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut message = Message(String::new());
         event.record(&mut message);
+        let mut fields = Seen::default();
+        event.record(&mut fields);
+        if fields.fields.contains_key("action") {
+            assert_eq!(*event.metadata().level(), Level::WARN);
+            self.warnings.lock().unwrap().push(fields);
+        }
         if let Some(span) = context.lookup_current() {
             self.with(&span.id(), |seen| seen.events.push(message.0));
         }
@@ -173,4 +182,25 @@ async fn kf63_closed_when_cancelled_and_before_the_wait() {
     assert!(call.poll().is_pending());
     assert_eq!(recorder.attempts().len(), 2);
     assert!(recorder.attempts()[1].closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn e05_one_structured_warning_per_retry() {
+    let (recorder, _guard) = Recorder::listen();
+    let failing = service_fn(|_: Ask| ready(Err::<Reply, _>(oops(ErrorClass::Throttled))));
+    layer().layer(failing).oneshot(ask()).await.unwrap_err();
+    let warnings = recorder.warnings.lock().unwrap();
+    assert_eq!(warnings.len(), 2);
+    for (field, value) in [
+        ("action", "retry"),
+        ("operation", ""),
+        ("attempt", "2"),
+        ("max_attempts", "3"),
+        ("wait_ms", "100"),
+        ("error.type", "Throttled"),
+        ("message", "Throttled (Throttled): attempt 2 follows in 100ms"),
+    ] {
+        assert_eq!(warnings[0].fields[field], value, "{field}");
+    }
+    assert_eq!(warnings[1].fields["attempt"], "3");
 }
