@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 /// Starts it on loopback.
-pub async fn start() -> io::Result<SocketAddr> {
+pub(crate) async fn start() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let recovered = Arc::new(AtomicBool::new(false));

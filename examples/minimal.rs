@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let request = Request::get(format!("http://{address}/orders")).body(Full::<Bytes>::default())?;
     let (response, incident) = tower_triage::incident::scope(client.oneshot(request)).await;
-    println!("answer: {}", response.map_err(AnyError::into_inner)?.status());
+    println!("answer: {}", response?.status());
     println!("{}", incident.ok_or("the first attempt should have failed")?.timeline(40));
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,11 +19,11 @@ use tokio::task::JoinSet;
 
 /// How the upstream behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     Healthy,
     /// 503 with `Retry-After: 1`.
     Unavailable,
-    /// Every second request is answered with a reset connection.
+    /// Every third request is answered with a reset connection.
     Resets,
     /// Most answers come later than an attempt waits.
     Slow,
@@ -33,7 +34,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
             Self::Unavailable => "503 + Retry-After",
@@ -46,14 +47,14 @@ impl Phase {
 }
 
 /// The upstream, as the story's director holds it.
-pub struct Upstream {
-    pub address: SocketAddr,
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
     phase: Arc<watch::Sender<Phase>>,
 }
 
 impl Upstream {
     /// Starts a healthy upstream on loopback.
-    pub async fn start() -> std::io::Result<Self> {
+    pub(crate) async fn start() -> std::io::Result<Self> {
         let listener = listen("127.0.0.1:0".parse().expect("a socket address"))?;
         let address = listener.local_addr()?;
         let phase = Arc::new(watch::Sender::new(Phase::Healthy));
@@ -62,7 +63,7 @@ impl Upstream {
     }
 
     /// From now on it behaves so.
-    pub fn enter(&self, phase: Phase) {
+    pub(crate) fn enter(&self, phase: Phase) {
         self.phase.send_replace(phase);
     }
 }
@@ -80,6 +81,7 @@ async fn serve(first: TcpListener, address: SocketAddr, phase: Arc<watch::Sender
     let mut changes = phase.subscribe();
     let mut listener = Some(first);
     let mut connections = JoinSet::new();
+    let served = Arc::new(AtomicU32::new(0));
     loop {
         let closed = *changes.borrow_and_update() == Phase::Closed;
         if closed {
@@ -91,7 +93,7 @@ async fn serve(first: TcpListener, address: SocketAddr, phase: Arc<watch::Sender
         tokio::select! {
             accepted = accept(listener.as_ref()) => {
                 if let Some(stream) = accepted {
-                    connections.spawn(connection(stream, phase.subscribe()));
+                    connections.spawn(connection(stream, phase.subscribe(), Arc::clone(&served)));
                 }
             }
             _ = connections.join_next(), if !connections.is_empty() => {}
@@ -115,13 +117,14 @@ enum Fate {
     Reset,
 }
 
-async fn connection(stream: TcpStream, phase: watch::Receiver<Phase>) {
+async fn connection(stream: TcpStream, phase: watch::Receiver<Phase>, served: Arc<AtomicU32>) {
     // With a linger time of zero, closing sends a reset.
     let _ = stream.set_zero_linger();
-    let handler = service_fn(move |request| {
+    let handler = service_fn(move |_: Request<Incoming>| {
         let phase = *phase.borrow();
+        let number = served.fetch_add(1, Ordering::Relaxed);
         async move {
-            match handle(request, phase).await {
+            match handle(number, phase).await {
                 Fate::Answer(response) => Ok(response),
                 Fate::Reset => Err("reset on purpose"),
             }
@@ -130,13 +133,12 @@ async fn connection(stream: TcpStream, phase: watch::Receiver<Phase>) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), handler).await;
 }
 
-async fn handle(request: Request<Incoming>, phase: Phase) -> Fate {
-    let number: u32 = request.uri().path().rsplit('/').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+async fn handle(number: u32, phase: Phase) -> Fate {
     let ok = || Fate::Answer(Response::new(Full::from("primary")));
     match phase {
         Phase::Healthy | Phase::Closed => ok(),
         Phase::Unavailable => Fate::Answer(answer(StatusCode::SERVICE_UNAVAILABLE, Some("1"))),
-        Phase::Resets if number % 2 == 0 => Fate::Reset,
+        Phase::Resets if number % 3 == 0 => Fate::Reset,
         Phase::Resets => ok(),
         Phase::Slow => {
             let late = if number % 4 == 0 { 5 } else { 600 };
@@ -156,7 +158,7 @@ fn answer(status: StatusCode, retry_after: Option<&str>) -> Response<Full<Bytes>
 }
 
 /// Starts the backup: it can read orders but not place them.
-pub async fn start_backup() -> std::io::Result<SocketAddr> {
+pub(crate) async fn start_backup() -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {

@@ -1,7 +1,5 @@
 //! The happy path of the four-layer stack takes nothing from the heap.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::{Future, Ready, ready};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -16,35 +14,8 @@ use tower_triage::{
     FallbackLayer, Halves, RetryLayer, RetryPolicy,
 };
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// The one place that needs it: an allocator that counts cannot be written without.
-#[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait; this only counts and forwards")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(pointer, layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 fn allocations(f: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    f();
-    ALLOCATIONS.get() - before
+    allocation_counter::measure(f).count_total
 }
 
 /// Polls a future that is ready at once.
@@ -84,7 +55,7 @@ impl Service<u64> for Plain {
 fn four_layers_over_a_plain_service_allocate_nothing() {
     let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
     let mut stack = ServiceBuilder::new()
-        .layer(EscalateLayer::new(classifier.clone(), Desk::logging()))
+        .layer(EscalateLayer::new(classifier.clone(), Desk::log()))
         .layer(FallbackLayer::new(classifier.clone()).or_value(ErrorClass::Transient, |_| 0))
         .layer(RetryLayer::new(classifier.clone()))
         .layer(CircuitBreakerLayer::new(classifier))
@@ -130,9 +101,9 @@ fn over_http_only_the_copy_of_a_repeatable_request_allocates() {
     let classifier = Classifier::new(http());
     let layers = |policy: RetryPolicy| {
         ServiceBuilder::new()
-            .layer(EscalateLayer::new(classifier.clone(), Desk::logging()))
+            .layer(EscalateLayer::new(classifier.clone(), Desk::log()))
             .layer(RetryLayer::new(classifier.clone()).policy(policy.build().unwrap()))
-            .layer(CircuitBreakerLayer::new(classifier.clone()).reject_with(Unavailable::new()))
+            .layer(CircuitBreakerLayer::new(classifier.clone()).reject_with(Unavailable))
             .service(Server)
     };
     let per_call = |policy: RetryPolicy| {

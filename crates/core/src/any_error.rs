@@ -107,6 +107,13 @@ impl From<AnyError> for BoxError {
     }
 }
 
+/// So that `?` works in a `main` that returns `Box<dyn Error>`.
+impl From<AnyError> for Box<dyn Error> {
+    fn from(error: AnyError) -> Self {
+        error.into_inner()
+    }
+}
+
 impl fmt::Debug for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.error.fmt(f)

@@ -23,8 +23,8 @@ struct Shared<Req, Res, E> {
 
 /// A service that answers with `lines`, in order; the last one repeats. Each line is a function,
 /// so that neither response nor error has to be `Clone`.
-pub fn scripted<Req, Res, E>(
-    lines: impl IntoIterator<Item = fn() -> Result<Res, E>>,
+pub fn scripted<Req, Res, E, const N: usize>(
+    lines: [fn() -> Result<Res, E>; N],
 ) -> Scripted<Req, Res, E>
 where
     Res: 'static,
