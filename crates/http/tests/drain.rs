@@ -71,15 +71,20 @@ trait AsyncRefuse: Clone + Send + 'static {
     fn answer(&self, stream: &mut TcpStream) -> impl Future<Output = std::io::Result<()>> + Send;
 }
 
-/// 503 with 20 KiB.
+/// 503 with 20 KiB, which come piece by piece: what has arrived when a response is dropped, hyper
+/// drains by itself.
 #[derive(Clone)]
 struct Small;
 
 impl AsyncRefuse for Small {
     async fn answer(&self, stream: &mut TcpStream) -> std::io::Result<()> {
-        let mut answer = b"HTTP/1.1 503 Down\r\ncontent-length: 20480\r\n\r\n".to_vec();
-        answer.resize(answer.len() + 20_480, b'x');
-        stream.write_all(&answer).await
+        stream.set_nodelay(true)?;
+        stream.write_all(b"HTTP/1.1 503 Down\r\ncontent-length: 20480\r\n\r\n").await?;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+            stream.write_all(&[b'x'; 1024]).await?;
+        }
+        Ok(())
     }
 }
 
