@@ -184,7 +184,8 @@ impl<R, D> Core<R, D> {
             self.classifier.finish(entered, success, &mut outcome);
             return Settled::Done(outcome);
         };
-        let forced = leaving.and_then(|failure| {
+        let solvable = leaving.filter(|failure| reporter.policy.escalates(failure.class));
+        let forced = solvable.and_then(|failure| {
             let failed = Failed { failure, outcome: outcome.as_ref(), incident: &incident };
             self.finish.finish(failed).map(|answer| (failure.class, answer))
         });

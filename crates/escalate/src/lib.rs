@@ -1,4 +1,99 @@
-//! The failures that nothing below could solve reach somebody who can act.
+//! No failure ends unheard: what nothing below could solve reaches somebody who can act, with the
+//! whole story attached, once per request.
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, ErrorClass, Halves};
+//! use tower_triage_escalate::{
+//!     ChannelSink, Desk, EscalateLayer, LogSink, Receiver, Route, Routes, When,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (channel, mut inbox) = ChannelSink::new(64)?;
+//! let routes = Routes::new(Route::new(["operator"], "human_required"))
+//!     .rule(When::from("worker-*"), Route::new(["orchestrator"], "task_blocked"));
+//! let desk = Desk::new(routes, [
+//!     Receiver::new("operator").record(LogSink),
+//!     Receiver::new("orchestrator").record(channel).record(LogSink), // the log if nobody listens
+//! ])?;
+//!
+//! let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+//! let worker = ServiceBuilder::new()
+//!     .layer(EscalateLayer::new(classifier, desk).from("worker-7"))
+//!     .service(service_fn(|_job: u32| async {
+//!         Err::<(), _>(AnyError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset)))
+//!     }));
+//!
+//! assert!(worker.oneshot(1).await.is_err()); // the caller gets the failure as it was
+//! let told = inbox.recv().await.unwrap();
+//! assert_eq!((told.class, told.task_type.as_str()), (ErrorClass::Transient, "task_blocked"));
+//! # Ok(()) }
+//! ```
+//!
+//! # When it acts
+//!
+//! | the call | somebody is told |
+//! |---|---|
+//! | ends with a failure whose class escalates ([`ErrorClass::escalate`](tower_triage_core::ErrorClass::escalate)) | yes |
+//! | is rescued, but met a class that escalates at once (`Quota`, `Internal`, `Auth` without a refresh that helped) | yes, as recovered |
+//! | is rescued otherwise | only with [`record_recovered`](EscalatePolicy::record_recovered) |
+//! | opened a breaker | yes, whatever becomes of it |
+//! | is dropped by its caller | only of what escalates at once, as abandoned |
+//!
+//! [`EscalatePolicy::when`] says otherwise per class.
+//!
+//! The caller gets the original failure, or, with [`finish_with`](EscalateLayer::finish_with), an
+//! answer built from what is known and marked as such.
+//!
+//! # Where it sits
+//!
+//! Outermost: it hears of what retry, breaker and fallback left unsolved, and it can wait for the
+//! desk (at most [`EscalatePolicy::wait`]) so that the incident says what came of it: *escalated*,
+//! *not recorded* (every sink failed, or the queue had no room), or neither (it takes longer; the
+//! desk's [`counts`](Desk::counts) will tell).
+//!
+//! Below another layer of ours it leaves the escalation with the call: a retry or a fallback above
+//! that goes on withdraws it, else it goes to the desk's queue when the call ends. The incident then
+//! says *escalated* as soon as it is queued. Two of these layers around one call tell once: the
+//! outer one does.
+//!
+//! A readiness error of the inner service is kept and is the outcome of the next call. For that the
+//! layer's type names the error type, so use [`AnyError`](tower_triage_core::AnyError): a stack whose
+//! type mentions `Box<dyn Error>` does not compile inside `tokio::spawn(async move { .. })`. Above
+//! tower's `timeout` or `buffer` put `.map_err(AnyError::from_boxed)` in between.
+//!
+//! # Receivers and sinks
+//!
+//! A [`Desk`] sends each escalation along its [`Routes`] to one or more [`Receiver`]s. A receiver has
+//! sinks for *records*, which get everything, and sinks for *notifications*, which get one per kind
+//! of failure and window, with the count since. In both lists the first sink that takes it is enough; one that
+//! fails is tried a bounded number of times. A sink is any `Service<Escalation, Response = ()>`
+//! ([`IntoSink`]), so it can be wrapped in layers, ours too. Given: [`LogSink`], [`ChannelSink`],
+//! [`JsonLinesSink`], and with feature `webhook` `WebhookSink` (CloudEvents over HTTP).
+//!
+//! # Defaults
+//!
+//! | setting | default |
+//! |---|---|
+//! | the caller is held up | at most 250 ms |
+//! | rescued calls | not recorded |
+//! | tries per sink | 3, 30 s each; waits 100 ms doubling up to 5 s, full jitter |
+//! | notifications | one per fingerprint and 60 s; 1024 fingerprints remembered per receiver |
+//! | queue | 1024 deliveries, 16 at work, the newest is dropped when it is full |
+//! | priorities | [`Priorities`] |
+//!
+//! # What a record holds
+//!
+//! See [`Escalation`]. It never holds a header, a body, or a URL's query; [`enrich`](EscalateLayer::enrich)
+//! adds what you decide to tell. What goes through a request's own id ([`Describe::request_id`](tower_triage_core::Describe::request_id))
+//! has the same record id whenever it fails.
+//!
+//! # What it does not do
+//!
+//! It does not wait for anybody's decision, and it does not promise that a record survives a crash
+//! while it is in the queue: put a [`JsonLinesSink`] first and give the layer a long enough wait, or
+//! use a durable store. A storm that ends within its window is counted in the records only; nobody
+//! is notified of its end.
 
 mod cloud_event;
 mod desk;
@@ -29,3 +124,7 @@ pub use self::{
     sink::{ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, Sink},
     timestamp::Timestamp,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

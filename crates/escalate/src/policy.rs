@@ -82,7 +82,7 @@ impl EscalatePolicy {
         self
     }
 
-    fn escalates(&self, class: ErrorClass) -> bool {
+    pub(crate) fn escalates(&self, class: ErrorClass) -> bool {
         self.now.contains(class) || self.on_exhaustion.contains(class)
     }
 

@@ -107,7 +107,7 @@ async fn kf05_no_needless_bounds() {
     assert_eq!(boxed.clone().oneshot(Order::default()).await.unwrap().text, "boxed");
 }
 
-/// Above layers of tower, which call in their worker or box the error.
+/// Above layers of tower, which call in their worker or box the error; spawned all the same.
 #[tokio::test]
 async fn among_towers_own_layers() {
     let sink = Memory::default();
@@ -121,7 +121,7 @@ async fn among_towers_own_layers() {
         .service(tower::service_fn(|_: u8| async {
             Err::<(), _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
         }));
-    let error = service.oneshot(1).await.unwrap_err();
+    let error = tokio::spawn(async move { service.oneshot(1).await }).await.unwrap().unwrap_err();
     assert!(error.find::<std::io::Error>().is_some());
     assert_eq!(sink.one().reason, "connection_refused");
 }
