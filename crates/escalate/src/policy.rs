@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use tower_triage_core::{ClassSet, ErrorClass, EscalateWhen, Failure, Incident};
+use serde::{Deserialize, Serialize};
+use tower_triage_core::{ClassSet, ErrorClass, EscalateWhen, Failure, Incident, duration_text};
 
 use crate::escalation::Outcome;
 use crate::write;
 
-/// When an [`EscalateLayer`](crate::EscalateLayer) acts. Plain data; every value works.
+/// When an [`EscalateLayer`](crate::EscalateLayer) acts. Plain data; every value works. In a file
+/// the classes are the lists `now` and `on_exhaustion`, and the wait is text (`"250ms"`).
 ///
 /// | setting | default |
 /// |---|---|
@@ -15,12 +17,14 @@ use crate::write;
 /// | [`record_recovered`](Self::record_recovered) | no |
 /// | [`circuit_opened`](Self::circuit_opened) | yes |
 /// | [`wait`](Self::wait) | 250 ms |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EscalatePolicy {
     now: ClassSet,
     on_exhaustion: ClassSet,
     record_recovered: bool,
     circuit_opened: bool,
+    #[serde(with = "duration_text")]
     pub(crate) wait: Duration,
 }
 
@@ -118,5 +122,21 @@ impl EscalatePolicy {
             return leaving.or(incident.failure);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_plain_data() {
+        let policy = EscalatePolicy::new().when(ErrorClass::Quota, EscalateWhen::Never);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<EscalatePolicy>(&text).unwrap(), policy);
+        let text = r#"{"now":["Auth"],"wait":"1s"}"#;
+        let policy: EscalatePolicy = serde_json::from_str(text).unwrap();
+        assert!(!policy.escalates(ErrorClass::Quota) && policy.escalates(ErrorClass::Auth));
+        assert_eq!(policy.wait, Duration::from_secs(1));
     }
 }

@@ -51,6 +51,7 @@ impl std::fmt::Display for Priority {
 
 /// Receivers and task type: the answer of a [`Routes`] matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Route {
     /// Names of receivers, each told once.
     pub to: Vec<String>,
@@ -72,7 +73,7 @@ impl Route {
 /// What a rule of the matrix asks for. What is left out matches everything; a pattern may hold any
 /// number of `*`, each standing for any text: `worker-*`, `*.create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct When {
     /// Pattern of who failed ([`EscalateLayer::from`](crate::EscalateLayer::from)).
     pub from: String,
@@ -139,6 +140,7 @@ impl When {
 
 /// One row of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// What it asks for.
     pub when: When,
@@ -162,6 +164,7 @@ pub struct Rule {
 /// assert_eq!(route.task_type, "task_blocked");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Routes {
     #[serde(default)]
     rules: Vec<Rule>,
@@ -368,6 +371,12 @@ mod tests {
     fn no_default_route_no_routes() {
         let error = serde_json::from_str::<Routes>(r#"{"rules":[]}"#).unwrap_err();
         assert!(error.to_string().contains("default"), "{error}");
+    }
+
+    /// A misspelt condition would be one that always holds.
+    #[test]
+    fn a_misspelt_condition_is_an_error() {
+        assert!(serde_json::from_str::<When>(r#"{"form":"worker-*"}"#).is_err());
     }
 
     #[test]

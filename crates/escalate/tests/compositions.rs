@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Broken, Memory, Order, Receipt, Script, classifier, desk, receipt, shop};
-use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_triage_core::{Backoff, ErrorClass, Resolution};
 use tower_triage_escalate::{Desk, EscalateLayer, EscalatePolicy, Outcome};
 use tower_triage_fallback::FallbackLayer;
@@ -34,7 +34,7 @@ async fn story<S>(
     stack: S,
 ) -> (Vec<(Outcome, usize)>, Resolution)
 where
-    S: tower::Service<Order, Response = Receipt, Error = Broken>,
+    S: Service<Order, Response = Receipt, Error = Broken>,
 {
     let _ = stack.oneshot(Order::default()).await;
     desk.idle().await;
@@ -161,4 +161,56 @@ async fn both_failures_are_in_the_record() {
     assert_eq!(told.class, ErrorClass::Transient);
     let (primary, fallback) = (told.detail.find("reset"), told.detail.find("backup too slow"));
     assert!(primary.unwrap() < fallback.unwrap(), "{}", told.detail);
+}
+
+/// Below a retry, asked to record what is rescued: once, with the whole story.
+#[tokio::test(start_paused = true)]
+async fn a_rescue_by_a_retry_above_is_recorded_if_asked_for() {
+    let Bench { sink, desk, seen, classifier } = bench();
+    let policy = EscalatePolicy::new().record_recovered(true);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(classifier.clone()).policy(three()).replay(replay_fn(again)))
+        .layer(EscalateLayer::new(classifier, desk.clone()).policy(policy))
+        .service(shop([DOWN, DOWN, FINE]));
+    let expected = (vec![(Outcome::Recovered, 3)], Resolution::RecoveredByRetry);
+    assert_eq!(story(&desk, &sink, &seen, stack).await, expected);
+}
+
+/// A retry above sees the built answer as a success.
+#[tokio::test(start_paused = true)]
+async fn a_forced_finish_below_a_retry_is_told_of_once() {
+    let Bench { sink, desk, seen, classifier } = bench();
+    let layer = EscalateLayer::new(classifier.clone(), desk.clone())
+        .finish_with(|_: tower_triage_escalate::Failed<'_, Receipt, Broken>| Some(receipt("part")));
+    let inner = shop([DOWN]);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(classifier).policy(three()).replay(replay_fn(again)))
+        .layer(layer)
+        .service(inner.clone());
+    let expected = (vec![(Outcome::Forced, 1)], Resolution::ForcedFinish);
+    assert_eq!(story(&desk, &sink, &seen, stack).await, expected);
+    assert_eq!(inner.calls(), 1);
+}
+
+/// The caller goes away while a fallback is being tried: what must be told at once is told.
+#[tokio::test]
+async fn an_urgent_escalation_below_outlives_an_abandoned_call() {
+    for (line, told) in [(DOWN, vec![]), (DEFECT, vec![Outcome::Abandoned])] {
+        let Bench { sink, desk, classifier, .. } = bench();
+        let mut stack = ServiceBuilder::new()
+            .layer(
+                FallbackLayer::new(classifier.clone())
+                    .or_call([ErrorClass::Transient, ErrorClass::Internal], |_| {
+                        std::future::pending::<Result<Receipt, Broken>>()
+                    }),
+            )
+            .layer(EscalateLayer::new(classifier, desk.clone()))
+            .service(shop([line]));
+        let mut call = tokio_test::task::spawn(stack.call(Order::default()));
+        assert!(call.poll().is_pending());
+        drop(call);
+        desk.idle().await;
+        let outcomes = sink.taken().into_iter().map(|told| told.outcome).collect::<Vec<_>>();
+        assert_eq!(outcomes, told);
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use tower_triage_core::{Backoff, ConfigError, Jitter};
+use serde::{Deserialize, Serialize};
+use tower_triage_core::{Backoff, ConfigError, Jitter, duration_text};
 
-/// How hard a [`Desk`](crate::Desk) tries, and how much it holds. Plain data.
+/// How hard a [`Desk`](crate::Desk) tries, and how much it holds. Plain data; in a file the spans
+/// are text (`"30s"`).
 ///
 /// | setting | default | refused |
 /// |---|---|---|
@@ -16,11 +18,14 @@ use tower_triage_core::{Backoff, ConfigError, Jitter};
 /// | [`queue`](Self::queue) | 1024 | 0 |
 /// | [`workers`](Self::workers) | 16 | 0 |
 /// | [`overflow`](Self::overflow) | drop newest | |
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DeskPolicy {
     pub(crate) tries: u32,
     pub(crate) backoff: Backoff,
+    #[serde(with = "duration_text")]
     pub(crate) sink_timeout: Duration,
+    #[serde(with = "duration_text")]
     pub(crate) window: Duration,
     pub(crate) fingerprints: usize,
     pub(crate) queue: usize,
@@ -30,7 +35,8 @@ pub struct DeskPolicy {
 
 /// Who loses when the queue is full. To wait is no choice here: what is queued comes from where
 /// nobody can wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Overflow {
     /// What comes last: the beginning of a trouble is what explains it.
     #[default]
@@ -133,5 +139,21 @@ impl DeskPolicy {
             Some((field, _)) => Err(ConfigError::new(field, 0, "it must be more than nothing")),
             None => self.backoff.check("backoff"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_plain_data_and_a_misspelt_field_is_an_error() {
+        let text = r#"{"tries":5,"window":"2m","overflow":"drop_oldest"}"#;
+        let policy: DeskPolicy = serde_json::from_str(text).unwrap();
+        let expected = DeskPolicy::new().tries(5).window(Duration::from_secs(120));
+        assert_eq!(policy, expected.overflow(Overflow::DropOldest));
+        let again = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<DeskPolicy>(&again).unwrap(), policy);
+        assert!(serde_json::from_str::<DeskPolicy>(r#"{"trys":5}"#).is_err());
     }
 }
