@@ -92,7 +92,7 @@ pub(super) fn scale(delay: Duration, x: f64) -> Duration {
     from_nanos((delay.as_nanos() as f64 * x) as u128)
 }
 
-/// The point `u` of the way from one delay to another, never outside.
+/// The point `u` of the way from one delay to another: never outside, whatever `u` is.
 pub(super) fn between(from: Duration, to: Duration, u: f64) -> Duration {
     from.saturating_add(scale(to.saturating_sub(from), u)).min(to.max(from))
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::curve::{between, scale};
-use super::unit;
 use crate::verdict::RetryAfter;
 
 /// What becomes of the own delay when the server said when it wants to see us again.
@@ -50,7 +49,7 @@ impl HintMode {
             Self::AtLeast => match hint {
                 RetryAfter::Exactly(_) => return exact,
                 RetryAfter::AtLeast(_) | RetryAfter::Never => {
-                    between(asked, scale(asked, 1.1).max(asked), unit(u)).max(own)
+                    between(asked, scale(asked, 1.1).max(asked), u).max(own)
                 }
             },
             Self::Cap => asked.min(cap.unwrap_or(Duration::MAX)),

@@ -32,8 +32,3 @@ pub use self::{
     jitter::Jitter,
     schedule::{Backoff, CapWhen},
 };
-
-/// `u` as a number from 0 to 1; not a number counts as 0.
-const fn unit(u: f64) -> f64 {
-    u.max(0.0).min(1.0)
-}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::curve::Curve;
-use super::{Delays, HintMode, Iter, Jitter, unit};
+use super::{Delays, HintMode, Iter, Jitter};
 use crate::config::ConfigError;
 use crate::verdict::RetryAfter;
 
@@ -188,7 +188,6 @@ impl Backoff {
 
     /// The next delay; `u` is uniform in [0, 1).
     pub fn next(&self, delays: &mut Delays, u: f64) -> Duration {
-        let u = unit(u);
         delays.taken = delays.taken.saturating_add(1);
         let n = match (self.first_immediate, delays.taken) {
             (true, 1) => return Duration::ZERO,

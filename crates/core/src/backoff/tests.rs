@@ -107,6 +107,13 @@ fn kf27_huge_factors_and_bases_saturate_too() {
     }
     let whole = at(&Backoff::exponential(SEC, 2.0).whole_millis(), u64::MAX, 0.0);
     assert_eq!(whole, Duration::new(u64::MAX, 999_000_000));
+    // A double cannot hold every duration; growing by nothing must not shrink it.
+    let odd = Duration::new(1_234_567_890_123, 456_789_013);
+    assert!(at(&Backoff::exponential(odd, 1.0), 2, 0.0) >= odd);
+    // What `check` refuses does not grow either way.
+    for factor in [-2.0, 0.5, f64::NAN] {
+        assert_eq!(at(&Backoff::exponential(SEC, factor), 3, 0.0), SEC);
+    }
     // No factor makes a wait out of nothing.
     assert_eq!(at(&Backoff::exponential(Duration::ZERO, f64::INFINITY), 9, 0.0), Duration::ZERO);
 }
