@@ -184,6 +184,9 @@ impl<R, D> Core<R, D> {
             self.classifier.finish(entered, success, &mut outcome);
             return Settled::Done(outcome);
         };
+        // The text of what leaves, from the outcome itself: in the steps a failed fallback may have
+        // the last word.
+        let said = self.classifier.explain(outcome.as_ref());
         let solvable = leaving.filter(|failure| reporter.policy.escalates(failure.class));
         let forced = solvable.and_then(|failure| {
             let failed = Failed { failure, outcome: outcome.as_ref(), incident: &incident };
@@ -196,7 +199,8 @@ impl<R, D> Core<R, D> {
         if entered.is_owner() {
             // What a layer below left for the end is what is being done now.
             incident::take_over();
-            let escalation = reporter.write(facts, &incident, decisive, ending);
+            let said = Some(said).filter(|text| leaving == Some(decisive) && !text.is_empty());
+            let escalation = reporter.write(facts, &incident, decisive, ending, said);
             let delivery = reporter.desk.deliver(escalation, reporter.policy.wait);
             return Settled::Deliver(Telling { outcome, success, forced, delivery });
         }

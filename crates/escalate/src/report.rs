@@ -31,14 +31,16 @@ impl Reporter {
         incident::snapshot()
     }
 
+    /// `said` is the text of the failure, if it is at hand; else the incident's steps tell.
     pub(crate) fn write(
         &self,
         facts: &Facts,
         incident: &Incident,
         failure: Failure,
         outcome: Outcome,
+        said: Option<String>,
     ) -> Escalation {
-        let mut escalation = write::escalation(&self.from, facts, incident, failure, outcome);
+        let mut escalation = write::escalation(&self.from, facts, incident, failure, outcome, said);
         let opened = write::circuit_opened(incident);
         escalation.priority = self.desk.priority(escalation.class, opened);
         if let Some(enrich) = &self.enrich {
@@ -56,7 +58,7 @@ impl Reporter {
         let Some(incident) = self.incident(facts) else { return };
         if let Some(failure) = self.policy.due(&incident, None, Outcome::Abandoned) {
             incident::take_over();
-            self.desk.enqueue(self.write(facts, &incident, failure, Outcome::Abandoned));
+            self.desk.enqueue(self.write(facts, &incident, failure, Outcome::Abandoned, None));
         }
     }
 }
@@ -91,7 +93,7 @@ impl Deferred for LeftBehind {
             Outcome::Recovered | Outcome::Abandoned => None,
         };
         if let Some(failure) = reporter.policy.due(incident, leaving, outcome) {
-            reporter.desk.enqueue(reporter.write(&facts, incident, failure, outcome));
+            reporter.desk.enqueue(reporter.write(&facts, incident, failure, outcome, None));
         }
     }
 }

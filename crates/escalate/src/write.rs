@@ -60,9 +60,11 @@ pub(crate) fn escalation(
     incident: &Incident,
     failure: Failure,
     outcome: Outcome,
+    said: Option<String>,
 ) -> Escalation {
     let own = || incident.steps.iter().filter(|step| !step.nested);
-    let cause = own().rev().find_map(|step| cause(step, failure.class)).unwrap_or_default();
+    let told = || own().rev().find_map(|step| cause(step, failure.class));
+    let cause = said.or_else(told).unwrap_or_default();
     let cause = without_queries(&cause);
     let attempts = attempts(own());
     let (method, target) = match facts.target.as_str().split_once(' ') {

@@ -8,7 +8,7 @@ use common::{Broken, Memory, Order, Receipt, Script, classifier, desk, receipt, 
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_triage_core::{Backoff, ErrorClass, Resolution};
 use tower_triage_escalate::{Desk, EscalateLayer, EscalatePolicy, Outcome};
-use tower_triage_fallback::FallbackLayer;
+use tower_triage_fallback::{FallbackLayer, copy_fn};
 use tower_triage_retry::{RetryLayer, RetryPlan, RetryPolicy, replay_fn};
 use tower_triage_test_support::Seen;
 
@@ -213,4 +213,25 @@ async fn an_urgent_escalation_below_outlives_an_abandoned_call() {
         let outcomes = sink.taken().into_iter().map(|told| told.outcome).collect::<Vec<_>>();
         assert_eq!(outcomes, told);
     }
+}
+
+/// A fallback with a retry of its own fails with the primary's class: the primary still comes first.
+#[tokio::test(start_paused = true)]
+async fn the_primary_failure_is_told_in_its_own_words() {
+    let Bench { sink, desk, classifier, .. } = bench();
+    let backup = RetryLayer::new(classifier.clone())
+        .policy(three())
+        .replay(replay_fn(again))
+        .layer(shop([|| Err(Broken(ErrorClass::Transient, "backup down"))]));
+    let stack = ServiceBuilder::new()
+        .layer(EscalateLayer::new(classifier.clone(), desk))
+        .layer(
+            FallbackLayer::new(classifier)
+                .or_service(ErrorClass::Transient, backup)
+                .copy_requests(copy_fn(again)),
+        )
+        .service(shop([DOWN]));
+    stack.oneshot(Order::default()).await.unwrap_err();
+    let detail = sink.one().detail;
+    assert!(detail.starts_with("connection reset; ") && detail.contains("backup down"), "{detail}");
 }

@@ -127,7 +127,8 @@ impl Desk {
     #[must_use]
     pub fn write(&self, from: &str, incident: &Incident) -> Option<Escalation> {
         let (facts, outcome) = (Facts::of(incident), Outcome::of(incident.resolution));
-        let mut escalation = write::escalation(from, &facts, incident, incident.failure?, outcome);
+        let mut escalation =
+            write::escalation(from, &facts, incident, incident.failure?, outcome, None);
         escalation.priority = self.priority(escalation.class, write::circuit_opened(incident));
         Some(escalation)
     }
