@@ -20,7 +20,7 @@ use tower_triage_core::{
     AnyError, Backoff, Chain, CircuitOpen, Classifier, ClassifyError, ClassifyResponse, Describe,
     ErrorClass, Failure, Halves, Label, Random, Refusal, RetryAfter, ServerWord, StepKind, Verdict,
 };
-use tower_triage_retry::budget::{BucketSettings, Budget};
+use tower_triage_retry::budget::{BucketSettings, Budget, ThrottleSettings};
 use tower_triage_retry::{ClassRule, Never, RetryLayer, RetryPolicy, replay_fn};
 use tower_triage_test_support::Seen;
 
@@ -248,8 +248,12 @@ async fn kf23_nested_retries_do_not_multiply() {
     // Multiplying is asked for by name.
     let service = failing();
     let outer = layer.clone().policy(plan(at_once().honour_exhausted(false)));
+    let before = seen.incidents().len();
     outer.layer(layer.layer(service.clone())).oneshot(ask()).await.unwrap_err();
     assert_eq!(service.calls(), 9);
+    // Both belong to one call, in further attempts too.
+    assert_eq!(seen.incidents().len(), before + 1);
+    assert_eq!(seen.last().attempts, 9);
 }
 
 /// What the inner layer does not repeat, the outer one may: only what is used up is marked.
@@ -469,6 +473,7 @@ async fn kf35_shutdown_ends_the_wait_with_the_last_outcome() {
         assert_eq!(retry.oneshot(ask()).await, line());
         assert_eq!(began.elapsed(), ms(50));
         assert_eq!(service.calls(), 2);
+        assert_eq!(seen.outcomes().iter().filter(|outcome| **outcome == "waiting").count(), 1);
     }
 }
 
@@ -765,6 +770,33 @@ async fn successes_fill_the_budget_and_retries_empty_it() {
     assert_eq!(budget.balance(Duration::ZERO), 3);
     layer.layer(failing()).oneshot(ask()).await.unwrap_err();
     assert_eq!(budget.balance(Duration::ZERO), 1);
+}
+
+/// A throttle hears of every outcome: it stops retries while half of the calls fail.
+#[tokio::test(start_paused = true)]
+async fn a_failure_throttle_hears_of_every_outcome() {
+    let (classifier, _) = classifier();
+    let throttle = ThrottleSettings { max_tokens: 4, token_ratio: 1.0 };
+    let layer = RetryLayer::new(classifier)
+        .policy(plan(at_once().attempts(5)))
+        .budget(Budget::failure_throttle(throttle).unwrap());
+    let calls = async || {
+        let service = failing();
+        layer.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+        service.calls()
+    };
+    assert_eq!(calls().await, 2);
+    assert_eq!(calls().await, 1);
+    for _ in 0..3 {
+        layer.layer(script([|| Ok(reply(200))])).oneshot(ask()).await.unwrap();
+    }
+    assert_eq!(calls().await, 2);
+    // What is not repeated at all, says nothing.
+    for _ in 0..3 {
+        layer.layer(script([|| Ok(reply(200))])).oneshot(ask()).await.unwrap();
+        layer.layer(script([|| Ok(reply(404))])).oneshot(ask()).await.unwrap();
+    }
+    assert_eq!(calls().await, 2);
 }
 
 /// A handler that tolerates one exhausted client call is still retried itself.
