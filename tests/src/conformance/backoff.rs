@@ -168,7 +168,7 @@ struct Case {
     retry: Option<u64>,
     after_ms: Option<f64>,
     fresh_at: Option<u64>,
-    session: Option<Vec<Case>>,
+    session: Option<Vec<Self>>,
     stat: Option<Stat>,
     hint_ms: Option<f64>,
     elapsed_ms: Option<f64>,
