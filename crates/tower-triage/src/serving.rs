@@ -16,8 +16,10 @@ use tower_service::Service;
 /// let stack = ServiceBuilder::new()
 ///     .layer(CircuitBreakerLayer::new(classifier))
 ///     .service(service_fn(async |n: u32| Ok::<u32, Infallible>(n)));
-/// // error[E0277]: an open circuit cannot become a `Result<u32, Infallible>`
-/// //   = note: `Infallible` needs `From<CircuitOpen>` .. or `.reject_with(..)`
+/// // error: an open circuit cannot become a `Result<u32, Infallible>` by `AsError`
+/// //  = note: `AsError`, the default, needs `Infallible: From<CircuitOpen>`: add a variant with
+/// //          `#[from] CircuitOpen`, or map the error below the layer (`.map_err(AnyError::from)`)
+/// //  = note: or say what the caller gets: `.reject_with(reject_fn(|open| ..))`
 /// serving::<u32, _>(stack);
 /// ```
 ///
@@ -33,7 +35,10 @@ use tower_service::Service;
 /// let stack = ServiceBuilder::new()
 ///     .layer(RetryLayer::new(classifier))
 ///     .service(service_fn(async |_: Job| Ok::<(), AnyError>(())));
-/// // error[E0277]: .. `Job` cannot be sent again ..
+/// // error: `ByClone` cannot send a `Job` a second time
+/// //  = note: `ByClone`, the default of `RetryLayer`, needs `Job: Clone` ..
+/// //  = note: where copying may fail use `.replay(replay_fn(try_clone))`, and to send each request
+/// //          once `.replay(Never)`
 /// serving::<Job, _>(stack);
 /// ```
 pub const fn serving<Req, S: Service<Req>>(service: S) -> S {

@@ -11,14 +11,20 @@ use tower_layer::{Identity, Layer};
 ///
 /// ```
 /// # #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate", feature = "fallback"))] {
-/// use tower_triage::{AnyError, AnyOk, Chain, Classifier, Desk, ErrorClass, FallbackLayer, Halves, RetryPolicy, preset};
+/// use tower::{ServiceBuilder, service_fn};
+/// use tower_triage::{
+///     AnyError, AnyOk, Chain, Classifier, Desk, ErrorClass, FallbackLayer, Halves, RetryPolicy, preset,
+/// };
 ///
 /// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
 /// let plan = RetryPolicy::default().attempts(5).build()?;
-/// let layer = preset::service::<_, AnyError>(classifier.clone(), Desk::log())
+/// let layer = preset::service(classifier.clone(), Desk::log())
 ///     .retry(|retry| retry.policy(plan))
 ///     .fallback(|_| FallbackLayer::new(classifier).or_value(ErrorClass::Transient, |_| 0));
-/// # let _: tower_triage::Triage<_, _, _, _> = layer; }
+/// let stack = ServiceBuilder::new()
+///     .layer(layer)
+///     .service(service_fn(async |n: u32| Ok::<u32, AnyError>(n)));
+/// # tower_triage::serving::<u32, _>(stack); }
 /// # Ok::<(), tower_triage::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
