@@ -3,8 +3,8 @@
 //! While it is closed and healthy a call reads one word at its begin and adds one to it at its end:
 //! no lock. Whatever is more than that (a failure, a slow call, a success that ends a row of
 //! failures, a probe, the end of a slice of a time window) takes a short lock around the pure
-//! [`Circuit`], which is told first how many plain successes came since. So every result is in
-//! one order with all others, and belongs to exactly one era.
+//! [`Circuit`], which is told first how many plain successes came since. So all results are in one
+//! order, and each belongs to exactly one era.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -227,36 +227,20 @@ impl Breaker {
         op: impl FnOnce(&mut Circuit) -> (T, Option<Change>),
     ) -> (T, Option<Transition>) {
         let mut circuit = self.lock();
-        let old = self.tell_successes(&mut circuit, now);
-        let (answer, mut change) = op(&mut circuit);
-        loop {
-            let watch = circuit.watches_successes(&settings.policy, now);
-            let new = Word::new(circuit.state(), circuit.era(), watch);
-            self.quiet_until.store(nanos(circuit.quiet_until()), Ordering::Release);
-            if new.era() != old.era() {
-                let last = Word(self.word.swap(new.0, Ordering::AcqRel));
-                if old.state() != State::ForcedClosed {
-                    circuit.overtaken_successes(last.fresh());
-                }
-                break;
-            }
-            // A success that slipped in since needs no look, as long as successes are not watched.
-            let swap =
-                self.word.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Acquire);
-            if new == old || swap.is_ok() {
-                break;
-            }
-            self.tell_successes(&mut circuit, now);
-            change = circuit.evaluate(&settings.policy, now, settings.random.unit());
-        }
+        // From here on successes queue at the lock, and the word is ours.
+        let word = Word(self.word.fetch_or(Word::WATCH, Ordering::AcqRel));
+        circuit.earlier_successes(word.fresh(), now);
+        let (answer, change) = op(&mut circuit);
+        let watch = circuit.watches_successes(&settings.policy, now);
+        self.quiet_until.store(nanos(circuit.quiet_until()), Ordering::Release);
+        let word = Word::new(circuit.state(), circuit.era(), watch);
+        self.word.store(word.0, Ordering::Release);
         let probing = circuit.state() == State::HalfOpen;
         drop(circuit);
-        let change = change.filter(|change| change.from != change.to);
-        let transition = change.map(|Change { from, to, open_for }| Transition {
-            breaker: self.name,
-            from,
-            to,
-            open_for,
+
+        let transition = change.filter(|change| change.from != change.to).map(|change| {
+            let Change { from, to, open_for } = change;
+            Transition { breaker: self.name, from, to, open_for }
         });
         if transition.is_some() || probing {
             settings.parked.wake();
@@ -265,15 +249,6 @@ impl Breaker {
             settings.watchers.tell(transition);
         }
         (answer, transition)
-    }
-
-    /// Tells the circuit of the successes that came since the last look. Gives the word without
-    /// them; only the holder of the lock changes that part.
-    fn tell_successes(&self, circuit: &mut Circuit, now: Duration) -> Word {
-        let head = self.word().head();
-        let word = Word(self.word.fetch_and(!u64::from(u32::MAX), Ordering::AcqRel));
-        circuit.earlier_successes(word.fresh(), now);
-        head
     }
 }
 

@@ -304,10 +304,11 @@ impl CheckedPolicy {
         self.window.is_some() && sample.recorded >= self.minimum() && self.exceeded(sample)
     }
 
-    /// Is the sample below the minimum, so that one more success could let it trip?
+    /// Could one more success make the window trip? Below the minimum it could; and where the sample
+    /// is over a limit because good calls have left it, and no outcome came since.
     pub(crate) fn may_trip_on_success(&self, sample: Sample) -> bool {
         let seen_bad = sample.failures > 0 || sample.slow > 0;
-        seen_bad && sample.recorded < self.minimum()
+        seen_bad && (sample.recorded < self.minimum() || self.exceeded(sample))
     }
 
     /// Is any of the rules over a sample reached, however small the sample is?

@@ -12,7 +12,8 @@ pub(crate) struct Word(pub(crate) u64);
 impl Word {
     const FRESH: u64 = u32::MAX as u64;
     const ERA: u32 = 32;
-    const WATCH: u64 = 1 << (Self::ERA + Circuit::ERA_BITS);
+    /// Set while the circuit itself must see successes, and while somebody looks at it.
+    pub(crate) const WATCH: u64 = 1 << (Self::ERA + Circuit::ERA_BITS);
     const STATE: u32 = Self::ERA + Circuit::ERA_BITS + 1;
 
     /// Without fresh successes.
@@ -39,11 +40,6 @@ impl Word {
     /// Successes that the circuit has not been told of.
     pub(crate) const fn fresh(self) -> u64 {
         self.0 & Self::FRESH
-    }
-
-    /// The same without them.
-    pub(crate) const fn head(self) -> Self {
-        Self(self.0 & !Self::FRESH)
     }
 
     /// With one more success of `era`; `None` if the circuit itself must see it.
@@ -79,6 +75,6 @@ mod tests {
     fn a_full_count_does_not_run_into_the_era() {
         let full = Word(Word::new(State::Closed, 5, false).0 | Word::FRESH);
         assert!(full.with_success(5).is_none());
-        assert_eq!(full.head().fresh(), 0);
+        assert_eq!((full.fresh(), full.era()), (u32::MAX.into(), 5));
     }
 }

@@ -55,6 +55,8 @@ enum Event {
     Start,
     /// Ends the call in flight at this position (modulo how many there are).
     Finish(usize, End),
+    /// Reads the window, which may let old calls leave it.
+    Look,
     ForceOpen,
     ForceClosed,
     Disable,
@@ -271,6 +273,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         16 => end().prop_map(Event::Call),
         4 => Just(Event::Start),
         5 => (any::<usize>(), end()).prop_map(|(n, end)| Event::Finish(n, end)),
+        1 => Just(Event::Look),
         1 => prop_oneof![
             Just(Event::ForceOpen),
             Just(Event::ForceClosed),
@@ -311,6 +314,10 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
             Event::Wait(ms) => {
                 tokio::time::advance(Duration::from_millis(ms)).await;
                 model.now += ms;
+            }
+            Event::Look => {
+                let sample = handle.window();
+                prop_assert!(sample.failures <= sample.recorded && sample.slow <= sample.recorded);
             }
             Event::ForceOpen => {
                 handle.force_open();
@@ -374,7 +381,7 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_breaker_does_what_the_model_does(plan in plans(), events in events()) {

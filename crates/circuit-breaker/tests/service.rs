@@ -60,6 +60,26 @@ async fn a_success_trips_when_the_good_calls_before_it_leave_the_window() {
     assert_eq!(layer.handle().state(), State::Open, "two of four");
 }
 
+/// Looking at the window, or a neutral call, lets old calls leave it without judging the rest.
+#[tokio::test(start_paused = true)]
+async fn looking_at_the_window_does_not_keep_the_next_success_from_tripping() {
+    let layer =
+        layer(BreakerPolicy::new().time_window(secs(10)).failure_rate(0.5).minimum_calls(2));
+    let mut service = layer.layer(Dependency::default());
+    for _ in 0..4 {
+        run(&mut service, ok()).await.unwrap();
+    }
+    advance(secs(5)).await;
+    for _ in 0..3 {
+        run(&mut service, down()).await.unwrap_err();
+    }
+    advance(secs(5)).await;
+    assert_eq!(layer.handle().window().failure_rate(), 1.0);
+    assert_eq!(layer.handle().state(), State::Closed, "no outcome came");
+    run(&mut service, ok()).await.unwrap();
+    assert_eq!(layer.handle().state(), State::Open, "three of four");
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_calls_trip_and_slow_probes_fail() {
     let policy = BreakerPolicy::new()
@@ -116,6 +136,18 @@ async fn a_retry_after_lengthens_the_open_time_up_to_its_cap() {
     assert_eq!(open_for(at_least(3), row(1)).await, secs(10), "never shorter");
     assert_eq!(open_for(RetryAfter::Never, row(1)).await, secs(300));
     assert_eq!(open_for(at_least(120), row(1).retry_after_cap(Duration::ZERO)).await, secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_what_a_retry_after_asked_for() {
+    let layer = layer(row(1));
+    let mut service = layer.layer(Dependency::default());
+    let hint = RetryAfter::AtLeast(secs(120));
+    let hinted = Failure::new(ErrorClass::Transient).retry_after(hint);
+    run(&mut service, Err(Error::Failed(hinted))).await.unwrap_err();
+    layer.handle().reset();
+    run(&mut service, down()).await.unwrap_err();
+    assert_eq!(layer.handle().time_to_next_probe(), Some(secs(10)));
 }
 
 #[tokio::test(start_paused = true)]

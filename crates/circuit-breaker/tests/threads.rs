@@ -14,7 +14,7 @@ use tower_triage_core::{Backoff, Classifier, Describe, ErrorClass};
 
 const THREADS: usize = 4;
 
-/// Answers after one yield of the thread, as the request says; knows how many are inside at once.
+/// Answers at the second poll, as the request says; knows how many are inside at once.
 #[derive(Clone, Default)]
 struct Dependency {
     inside: Arc<AtomicUsize>,
@@ -41,8 +41,17 @@ impl<Res> tower_triage_core::Classify<Res, Error> for AskRules {
 
 struct Inside {
     ask: Ask,
-    inside: Arc<AtomicUsize>,
+    /// Until it is over.
+    inside: Option<Arc<AtomicUsize>>,
     polled: bool,
+}
+
+impl Inside {
+    fn leave(&mut self) {
+        if let Some(inside) = self.inside.take() {
+            inside.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Future for Inside {
@@ -52,6 +61,7 @@ impl Future for Inside {
         if !std::mem::replace(&mut self.polled, true) {
             return Poll::Pending;
         }
+        self.leave();
         Poll::Ready(match self.ask {
             Ask::Success | Ask::Drop => Ok(Response),
             Ask::Failure => failed(ErrorClass::Transient),
@@ -61,7 +71,7 @@ impl Future for Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.inside.fetch_sub(1, Ordering::SeqCst);
+        self.leave();
     }
 }
 
@@ -78,7 +88,7 @@ impl Service<Ask> for Dependency {
         let now = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         self.calls.fetch_add(1, Ordering::SeqCst);
-        Inside { ask, inside: Arc::clone(&self.inside), polled: false }
+        Inside { ask, inside: Some(Arc::clone(&self.inside)), polled: false }
     }
 }
 
@@ -131,11 +141,10 @@ fn never_more_probes_than_allowed_and_no_slot_is_lost() {
     let layer = layer(policy);
     let dependency = Dependency::default();
     // The first failure opens it; from then on all calls are probes, whose era may be over.
-    hammer(&layer, &dependency, 1, |_| Ask::Failure);
-    let most_before = dependency.most.swap(0, Ordering::SeqCst);
-    assert!(most_before <= THREADS);
+    let mut rejected = hammer(&layer, &dependency, 1, |_| Ask::Failure);
+    dependency.most.store(0, Ordering::SeqCst);
     // Successes and dropped calls only: the era of the probes does not end.
-    let rejected = hammer(&layer, &dependency, 20_000, |number| match number % 3 {
+    rejected += hammer(&layer, &dependency, 20_000, |number| match number % 3 {
         0 => Ask::Drop,
         _ => Ask::Success,
     });
@@ -166,16 +175,16 @@ fn every_outcome_is_counted_once() {
         let layer = layer(policy);
         let dependency = Dependency::default();
         const CALLS: usize = 10_000;
-        hammer(&layer, &dependency, CALLS, |number| match number % 100 {
+        hammer(&layer, &dependency, CALLS, |number| match number % 10 {
             0 => Ask::Failure,
             1 => Ask::Drop,
             _ => Ask::Success,
         });
         let counts = layer.handle().counts();
         let all = (THREADS * CALLS) as u64;
-        assert_eq!(counts.failures, all / 100);
-        assert_eq!(counts.abandoned, all / 100);
-        assert_eq!(counts.successes, all / 100 * 98);
+        assert_eq!(counts.failures, all / 10);
+        assert_eq!(counts.abandoned, all / 10);
+        assert_eq!(counts.successes, all / 10 * 8);
         assert_eq!(counts.late + counts.rejected, 0);
     }
 }

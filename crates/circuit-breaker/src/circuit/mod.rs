@@ -185,11 +185,6 @@ impl Circuit {
         }
     }
 
-    /// `n` plain successes came in while their era ended: too late to matter.
-    pub(crate) const fn overtaken_successes(&mut self, n: u64) {
-        self.counts.late = self.counts.late.saturating_add(n);
-    }
-
     /// A call of `era` ended now. `u` is uniform in [0, 1).
     pub(crate) fn record(
         &mut self,
