@@ -12,8 +12,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{
-    CircuitOpen, Classify, ErrorClass, Failure, LayerKind, Operation, Refusal, Shared, StepKind,
-    Verdict,
+    CircuitOpen, Classify, Failure, LayerKind, Operation, Refusal, Shared, StepKind, Verdict,
 };
 
 use crate::budget::Spending;
@@ -58,6 +57,9 @@ pin_project! {
         }
     }
 }
+
+/// Attempts in one poll, without a wait and with every answer at once, before others get a turn.
+const YIELD_AFTER: u32 = 32;
 
 pin_project! {
     #[project = StateProj]
@@ -122,7 +124,7 @@ struct Later<T, O, L, A> {
     next: Option<(Attempt, T)>,
     /// The last outcome of the service, kept until the next one: returned if that one is a
     /// rejection of our own, or if there is no next one.
-    last: Option<(ErrorClass, O)>,
+    last: Option<(Failure, O)>,
     pause: Pause<L, A>,
 }
 
@@ -161,6 +163,7 @@ where
         let mut this = self.project();
         let call = this.call;
         let entered = this.scope.enter();
+        let mut at_once = 0;
         let (success, mut outcome) = loop {
             match this.state.as_mut().project() {
                 StateProj::Calling { future } => {
@@ -184,7 +187,14 @@ where
                     ControlFlow::Break(outcome) => break (false, outcome),
                 },
                 StateProj::Readying => match ready!(call.poll_next(cx)) {
-                    ControlFlow::Continue(future) => this.state.set(State::Calling { future }),
+                    ControlFlow::Continue(future) => {
+                        this.state.set(State::Calling { future });
+                        at_once += 1;
+                        if at_once == YIELD_AFTER {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
                     ControlFlow::Break(outcome) => break (false, outcome),
                 },
                 StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
@@ -267,8 +277,10 @@ where
         let verdict = Verdict::Failure(failure);
         core.budget.observe(&mut self.spending, &verdict, core.plan.repeats(&failure));
         match self.prepare(decision, failure, outcome.as_ref()) {
-            Ok(()) => {
+            Ok((attempt, hinted)) => {
                 self.set_aside(failure, outcome);
+                self.step(StepKind::Waiting { delay: attempt.wait, hinted });
+                self.warn(failure, attempt);
                 ControlFlow::Continue(())
             }
             Err(why) => ControlFlow::Break(self.give_up(why, failure, outcome)),
@@ -286,13 +298,14 @@ where
         );
     }
 
-    /// Makes the next attempt's request while the failed outcome still exists, and begins the pause.
+    /// Makes the next attempt's request while the failed outcome still exists, and begins the pause;
+    /// gives the attempt, and whether the server asked for its wait.
     fn prepare(
         &mut self,
         decision: Decision,
         failure: Failure,
         outcome: Result<&S::Response, &S::Error>,
-    ) -> Result<(), Refusal>
+    ) -> Result<(Attempt, bool), Refusal>
     where
         N: Nudge<P::Sent, S::Response, S::Error>,
     {
@@ -327,9 +340,7 @@ where
         if nudged {
             self.step(StepKind::Nudged { attempt: attempt.number });
         }
-        self.step(StepKind::Waiting { delay: wait, hinted });
-        self.warn(failure, attempt);
-        Ok(())
+        Ok((attempt, hinted))
     }
 
     /// One warning per retry, for whoever reads the log.
@@ -351,9 +362,8 @@ where
     /// Keeps the failed outcome, or lets it go.
     fn set_aside(&mut self, failure: Failure, outcome: Outcome<S, P::Sent>) {
         let later = self.later.get_or_insert_default();
-        // The last word of the service itself outlives a rejection of our own.
-        if later.last.is_none() || !is_ours(&failure) {
-            later.last = Some((failure.class, outcome));
+        if !outlives(later.last.as_ref().map(|(last, _)| last), &failure) {
+            later.last = Some((failure, outcome));
         }
         // A refresh that fails ends the call with this outcome.
         if !later.pause.is_refreshing() {
@@ -365,7 +375,7 @@ where
     fn let_go(&mut self) -> bool {
         let Some(later) = &mut self.later else { return false };
         match later.last.take() {
-            Some((class, Ok(response))) if self.core.shutdown.is_none() => {
+            Some((Failure { class, .. }, Ok(response))) if self.core.shutdown.is_none() => {
                 let release = || self.core.replay.release(response);
                 later.pause.release(incident::run_detached(release));
                 self.step(StepKind::Released { class });
@@ -389,7 +399,7 @@ where
         let last = self.later.as_mut().and_then(|later| later.last.take());
         let outcome = match last {
             // What is returned could be repeated, but the way to it is closed.
-            Some((_, last)) if is_ours(&failure) => last,
+            Some((before, last)) if outlives(Some(&before), &failure) => last,
             _ if used_up(why) => outcome,
             _ => return outcome,
         };
@@ -436,11 +446,16 @@ where
         drop(entered);
 
         // Not past the deadline, and not after a shutdown, as long as there is something to return.
-        if later.last.is_some() && !matches!(ready, Poll::Ready(Err(_))) {
-            if let Poll::Ready(why) = later.pause.poll_broken_off(self.about.deadline, cx) {
-                if let Some(last) = self.break_off(why) {
-                    return Poll::Ready(ControlFlow::Break(last));
-                }
+        let deadline = self.about.deadline;
+        let broken_off = match ready {
+            _ if later.last.is_none() => Poll::Pending,
+            Poll::Pending => later.pause.poll_broken_off(deadline, cx),
+            Poll::Ready(Ok(())) => later.pause.poll_late(deadline, cx),
+            Poll::Ready(Err(_)) => Poll::Pending,
+        };
+        if let Poll::Ready(why) = broken_off {
+            if let Some(last) = self.break_off(why) {
+                return Poll::Ready(ControlFlow::Break(last));
             }
         }
         // What comes up next is a new outcome.
@@ -468,9 +483,10 @@ where
     }
 }
 
-/// A rejection by a breaker of ours: no word of the service.
-fn is_ours(failure: &Failure) -> bool {
-    failure.reason == CircuitOpen::REASON
+/// The last word of the service outlives a rejection by a breaker of ours, which is none.
+fn outlives(last: Option<&Failure>, failure: &Failure) -> bool {
+    let is_ours = |failure: &Failure| failure.reason == CircuitOpen::REASON;
+    is_ours(failure) && last.is_some_and(|last| !is_ours(last))
 }
 
 /// Does the call end because what it had is used up? Then an outer retry must not begin anew.

@@ -104,7 +104,8 @@
 //! for further attempts is allocated at the first failure, and a timer only for a wait.
 //!
 //! Each attempt has a `tracing` span `attempt` with its number, the class of the failure before it
-//! and the wait; it is a child of the span that the call was made in.
+//! and the wait; it is a child of the span that the call was made in. Each retry is one warning with
+//! operation, attempt, maximum, wait and class.
 
 pub mod budget;
 mod decision;

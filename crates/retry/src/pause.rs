@@ -77,7 +77,7 @@ impl<L: Future<Output = ()>, A: Future<Output = bool>> Pause<L, A> {
         Poll::Pending
     }
 
-    /// Ready with the reason, if the layer was shut down or the deadline has passed.
+    /// Ready with the reason, as soon as the layer is shut down or the deadline has passed.
     pub(crate) fn poll_broken_off(
         &mut self,
         deadline: Option<Instant>,
@@ -90,6 +90,21 @@ impl<L: Future<Output = ()>, A: Future<Output = bool>> Pause<L, A> {
         let limit = self.limit.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         ready!(limit.as_mut().poll(cx));
         Poll::Ready(Refusal::DeadlinePassed)
+    }
+
+    /// The same for this moment only: arms no timer.
+    pub(crate) fn poll_late(
+        &mut self,
+        deadline: Option<Instant>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Refusal> {
+        if self.poll_shutdown(cx).is_ready() {
+            return Poll::Ready(Refusal::Shutdown);
+        }
+        match deadline {
+            Some(deadline) if deadline <= Instant::now() => Poll::Ready(Refusal::DeadlinePassed),
+            _ => Poll::Pending,
+        }
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -73,7 +73,7 @@ fn the_future_is_small() {
     let inner = size_of::<<Inner as Service<Ask>>::Future>();
     let ours = size_of::<Future>();
     assert!(
-        ours <= inner + size_of::<Ask>() + size_of::<Inner>() + 200,
+        ours <= inner + size_of::<Ask>() + size_of::<Inner>() + 160,
         "{ours} bytes over an inner future of {inner}"
     );
 }

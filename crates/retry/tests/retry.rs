@@ -66,7 +66,7 @@ async fn a_response_can_be_the_failure() {
     assert_eq!(incident.attempts, 3);
     assert_eq!(
         seen.outcomes(),
-        ["failed", "waiting", "released", "failed", "waiting", "released", "succeeded"]
+        ["failed", "released", "waiting", "failed", "released", "waiting", "succeeded"]
     );
 }
 
@@ -745,15 +745,33 @@ async fn failed_responses_are_released_before_the_next_attempt() {
     assert_eq!(began.elapsed(), ms(200));
 }
 
-/// No timer is touched: it runs where there is none.
+/// No timer is touched: it runs where there is none, with a deadline too.
 #[test]
 fn a_wait_of_zero_needs_no_timer() {
+    for policy in [at_once(), at_once().deadline(ms(60_000))] {
+        let (classifier, _) = classifier();
+        let service = failing();
+        let layer = RetryLayer::new(classifier).policy(plan(policy));
+        let mut call = tokio_test::task::spawn(layer.layer(service.clone()).oneshot(ask()));
+        assert!(call.poll().is_ready());
+        assert_eq!(service.calls(), 3);
+    }
+}
+
+/// Endless attempts without a wait do not keep the thread for themselves.
+#[tokio::test]
+async fn others_get_a_turn() {
     let (classifier, _) = classifier();
     let service = failing();
-    let layer = RetryLayer::new(classifier).policy(plan(at_once()));
+    let layer = RetryLayer::new(classifier)
+        .policy(plan(at_once().unlimited_attempts()))
+        .budget(Budget::unlimited());
     let mut call = tokio_test::task::spawn(layer.layer(service.clone()).oneshot(ask()));
-    assert!(call.poll().is_ready());
-    assert_eq!(service.calls(), 3);
+    for turn in 1..5 {
+        assert!(call.poll().is_pending());
+        assert!(call.is_woken());
+        assert!(service.calls() >= turn && service.calls() < 100 * turn);
+    }
 }
 
 /// Each logical request pays into the budget once, and retries draw on it.
