@@ -78,7 +78,7 @@ pub(crate) fn escalation(
     };
     Escalation {
         schema: Escalation::SCHEMA,
-        id: facts.id(from).unwrap_or(incident.id),
+        id: incident.id,
         task_type: String::new(),
         priority: Priority::Low,
         from: from.to_owned(),

@@ -168,6 +168,25 @@ async fn a_notification_that_fails_is_not_held_against_the_next() {
     assert_eq!(people.one().count, 2);
 }
 
+/// That a person was told of the like does not make up for a record that is lost.
+#[tokio::test(start_paused = true)]
+async fn a_lost_record_is_not_excused_by_a_notification_held_back() {
+    let (records, people) = (Memory::failing(usize::MAX), Memory::default());
+    let receiver = Receiver::new("human").record(records).notify(people.clone());
+    let desk = desk_with(DeskPolicy::new(), receiver);
+    let (classifier, seen) = (classifier(), Seen::default());
+    classifier.observe(seen.clone());
+    let mut service = EscalateLayer::new(classifier, desk)
+        .policy(EscalatePolicy::new().wait(60 * SECOND))
+        .layer(always(|| Err(Broken(ErrorClass::Transient, "reset"))));
+    for _ in 0..2 {
+        service.ready().await.unwrap().call(Order::default()).await.unwrap_err();
+    }
+    assert_eq!(people.one().count, 1);
+    let told = seen.incidents().into_iter().map(|incident| incident.not_recorded);
+    assert_eq!(told.collect::<Vec<_>>(), [false, true]);
+}
+
 /// A sink behind layers of ours: what they meet is their own story.
 #[tokio::test]
 async fn a_sink_in_layers_of_ours_writes_nothing_into_this_incident() {
@@ -185,8 +204,10 @@ async fn a_sink_in_layers_of_ours_writes_nothing_into_this_incident() {
     let mut service = EscalateLayer::new(classifier, desk)
         .policy(EscalatePolicy::new().wait(60 * SECOND))
         .layer(always(|| Err(Broken(ErrorClass::Transient, "reset"))));
-    service.ready().await.unwrap().call(Order::default()).await.unwrap_err();
+    let call = service.ready().await.unwrap().call(Order::default());
+    let (_, story) = tower_triage_core::incident::scope(call).await;
     assert_eq!(sink.tries(), 2);
+    assert_eq!(story.unwrap().steps.len(), 2, "nor into one around it");
     assert_eq!(seen.outcomes(), ["failed", "escalated"]);
     assert_eq!(seen.last().steps.len(), 2);
 }

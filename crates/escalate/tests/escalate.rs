@@ -20,7 +20,7 @@ async fn a_failure_that_escalates_is_told_and_returned_as_it_was() {
     let (sink, classifier, seen) = (Memory::default(), classifier(), Seen::default());
     classifier.observe(seen.clone());
     let layer = EscalateLayer::new(classifier, desk(&sink)).from("shop");
-    let error = layer.layer(shop([DOWN])).oneshot(Order::default()).await.unwrap_err();
+    let error = layer.layer(shop([DOWN])).oneshot(Order::with_id("r-1")).await.unwrap_err();
     assert_eq!(error, Broken(ErrorClass::Transient, "connection reset"));
     let told = sink.one();
     assert_eq!((told.from.as_str(), told.to), ("shop", vec!["human".to_owned()]));
@@ -229,6 +229,8 @@ impl Service<Order> for Stuck {
 async fn a_readiness_error_is_the_outcome_of_the_next_call() {
     let sink = Memory::default();
     let mut service = EscalateLayer::new(classifier(), desk(&sink)).layer(Unready(1));
+    service.ready().await.unwrap();
+    // Asked again, it is still what it was: the inner service is left alone.
     let error = service.ready().await.unwrap().call(Order::with_id("r-1")).await.unwrap_err();
     assert_eq!(error.1, "not ready");
     assert_eq!(sink.one().context.request_id.as_deref(), Some("r-1"));
@@ -286,8 +288,11 @@ async fn a_breaker_that_opens_is_told_of_whatever_becomes_of_the_call() {
             }
         })
     };
-    let layer = EscalateLayer::new(classifier, desk(&sink));
-    layer.layer(opening).oneshot(Order::default()).await.unwrap_err();
+    let layer = EscalateLayer::new(classifier, desk(&sink)).finish_with(
+        |_: tower_triage_escalate::Failed<'_, Receipt, Broken>| Some(receipt("made up")),
+    );
+    let answer = layer.layer(opening).oneshot(Order::default()).await;
+    assert!(answer.is_err(), "a definite answer stays what it is");
     let told = sink.one();
     assert_eq!(told.priority, Priority::High);
     assert!(told.impact.contains("breaker `db`"), "{}", told.impact);
