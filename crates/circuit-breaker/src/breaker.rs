@@ -98,13 +98,6 @@ impl Breaker {
     #[cold]
     fn admit_cold(&self, settings: &Settings) -> Result<Permit, Duration> {
         let now = settings.clock.now();
-        if self.word().state() == State::Open {
-            let until = self.quiet_until.load(Ordering::Acquire);
-            // Too far away to be exact in nanoseconds: the circuit knows.
-            if until != u64::MAX && nanos(now) < until && self.word().state() == State::Open {
-                return Err(Duration::from_nanos(until - nanos(now)));
-            }
-        }
         let (admitted, _) =
             self.apply(settings, now, |circuit| circuit.admit(&settings.policy, now));
         let started = settings.policy.slow_call.map(|_| now);
@@ -230,19 +223,20 @@ impl Breaker {
         // From here on successes queue at the lock, and the word is ours.
         let word = Word(self.word.fetch_or(Word::WATCH, Ordering::AcqRel));
         circuit.earlier_successes(word.fresh(), now);
+        let in_flight = circuit.probes_in_flight();
         let (answer, change) = op(&mut circuit);
         let watch = circuit.watches_successes(&settings.policy, now);
         self.quiet_until.store(nanos(circuit.quiet_until()), Ordering::Release);
         let word = Word::new(circuit.state(), circuit.era(), watch);
         self.word.store(word.0, Ordering::Release);
-        let probing = circuit.state() == State::HalfOpen;
+        let slots_changed = circuit.probes_in_flight() != in_flight;
         drop(circuit);
 
         let transition = change.filter(|change| change.from != change.to).map(|change| {
             let Change { from, to, open_for } = change;
             Transition { breaker: self.name, from, to, open_for }
         });
-        if transition.is_some() || probing {
+        if transition.is_some() || slots_changed {
             settings.parked.wake();
         }
         if let Some(transition) = &transition {

@@ -338,3 +338,38 @@ impl std::ops::Deref for CheckedPolicy {
         &self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_does_not_build_and_names_its_field() {
+        let new = BreakerPolicy::new;
+        let row = || new().consecutive_failures(5);
+        let cases = [
+            (new(), "consecutive_failures"),
+            (new().consecutive_failures(0), "consecutive_failures"),
+            (new().consecutive_within(Duration::from_secs(1)), "consecutive_failures"),
+            (BreakerPolicy::default().minimum_calls(0), "minimum_calls"),
+            (BreakerPolicy::default().failures(0), "failures"),
+            (new().count_window(0).failures(1), "count_window"),
+            (new().time_window(Duration::ZERO).failures(1), "time_window"),
+            (new().count_window(10), "failure_rate"),
+            (BreakerPolicy::default().failure_rate(0.0), "failure_rate"),
+            (BreakerPolicy::default().failure_rate(f64::NAN), "failure_rate"),
+            (row().failure_rate(0.5), "time_window"),
+            (row().decide_by_rate(), "failure_rate"),
+            (BreakerPolicy::default().slow_rate(0.5), "slow_call"),
+            (row().probes(0), "probes"),
+            (row().decide_by_count(1, 0), "decide_by_count"),
+            (row().open_for(Backoff::list([])), "open_for"),
+        ];
+        for (policy, field) in cases {
+            let error = policy.clone().build().expect_err(&format!("{policy:?}"));
+            assert_eq!(error.field(), field, "{error}");
+        }
+        assert!(row().build().is_ok());
+        assert_eq!(BreakerPolicy::default().build().unwrap(), CheckedPolicy::default());
+    }
+}

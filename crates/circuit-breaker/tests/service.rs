@@ -15,10 +15,12 @@ use common::{
 };
 use tokio_test::{assert_pending, assert_ready};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
-use tower_triage_circuit_breaker::{BreakerPolicy, CircuitBreakerLayer, KeyedSettings, State};
+use tower_triage_circuit_breaker::{
+    BreakerPolicy, CircuitBreakerLayer, KeyedSettings, State, reject_fn,
+};
 use tower_triage_core::{
-    AnyError, AnyOk, Backoff, Chain, CircuitOpen, Classifier, ErrorClass, Failure, Halves, Key,
-    Resolution, RetryAfter, StepKind, Vote,
+    AnyError, AnyOk, Backoff, Chain, CircuitOpen, Classifier, Classify, Describe, ErrorClass,
+    Failure, Halves, Key, Note, Resolution, RetryAfter, StepKind, Verdict, Vote,
 };
 use tower_triage_test_support::Seen;
 
@@ -482,6 +484,46 @@ async fn a_rejection_through_any_error_is_found_by_type() {
     let error = service.oneshot(()).await.unwrap_err();
     assert!(error.downcast_ref::<CircuitOpen>().is_some());
     assert_eq!(error.incident().unwrap().steps.len(), 1);
+}
+
+/// What a rejection looks like where errors are impossible.
+#[derive(Debug, Default, PartialEq)]
+struct Page {
+    stamp: Option<Verdict>,
+}
+
+struct PageRules;
+
+impl Classify<Page, Error> for PageRules {
+    fn classify(&self, outcome: Result<&Page, &Error>) -> Verdict {
+        match outcome {
+            Ok(page) => page.stamp.unwrap_or(Verdict::Success),
+            Err(error) => Rules.classify(Err::<&Page, _>(error)),
+        }
+    }
+
+    fn annotate(&self, outcome: Result<&mut Page, &mut Error>, note: &Note) -> bool {
+        let (Ok(page), Note::Verdict(verdict)) = (outcome, note) else { return false };
+        page.stamp = Some(*verdict);
+        true
+    }
+}
+
+impl Describe<()> for PageRules {}
+
+#[tokio::test]
+async fn a_rejection_as_a_response_is_stamped_so_that_no_layer_above_takes_it_for_an_answer() {
+    let classifier = Classifier::new(PageRules);
+    let outer = CircuitBreakerLayer::new(classifier.clone());
+    let inner = CircuitBreakerLayer::new(classifier)
+        .reject_with(reject_fn(|_| Ok::<_, Error>(Page::default())));
+    inner.handle().force_open();
+    let seen = outer.handle();
+    let service = tower::service_fn(async |()| Ok::<_, Error>(Page::default()));
+    let page = outer.layer(inner.layer(service)).oneshot(()).await.unwrap();
+    let failure = page.stamp.unwrap().failure().unwrap();
+    assert_eq!((failure.class, failure.reason), (ErrorClass::Rejected, CircuitOpen::REASON));
+    assert_eq!((seen.counts().ignored, seen.counts().successes), (1, 0));
 }
 
 /// A callback's own call through one of our layers is a call of its own.

@@ -112,14 +112,19 @@ impl Circuit {
         }
     }
 
-    /// Until when nobody has to look: closed, while plain successes change nothing but counts;
-    /// open, while every call is rejected.
+    /// How many probe slots are held.
+    pub(crate) const fn probes_in_flight(&self) -> u32 {
+        match &self.phase {
+            Phase::HalfOpen(probing) => probing.in_flight,
+            _ => 0,
+        }
+    }
+
+    /// Until when a plain success that is not watched changes nothing but counts.
     pub(crate) fn quiet_until(&self) -> Duration {
         match self.phase {
             Phase::Closed => self.window.good_until(),
-            Phase::Open { until, .. } => until,
-            Phase::HalfOpen(_) => Duration::ZERO,
-            Phase::ForcedOpen | Phase::ForcedClosed | Phase::Disabled => Duration::MAX,
+            _ => Duration::MAX,
         }
     }
 
