@@ -51,6 +51,7 @@ mod config;
 mod describe;
 #[cfg(feature = "serde")]
 pub mod duration_text;
+mod held;
 pub mod incident;
 mod label;
 mod note;
@@ -77,6 +78,7 @@ pub use self::{
     clock::{Clock, wall_clock},
     config::ConfigError,
     describe::{Describe, Key, Target},
+    held::HeldError,
     incident::{Incident, LayerKind, Observer, Refusal, Resolution, Step, StepKind},
     label::{Label, Operation},
     note::{Note, Notes, Stamp, StampOutcome},

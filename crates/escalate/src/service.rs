@@ -1,12 +1,11 @@
 //! Readiness and call.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 use tower_triage_core::incident::{Scope, calling};
-use tower_triage_core::{Classify, Describe, Shared};
+use tower_triage_core::{Classify, Describe, HeldError, Shared};
 
 use crate::finish::Finish;
 use crate::future::ResponseFuture;
@@ -20,13 +19,12 @@ use crate::write::Facts;
 pub struct Escalate<S, R, D, E> {
     inner: S,
     shared: Shared<Core<R, D>>,
-    /// Never locked: it makes the service `Sync` when the inner one is, whatever the error is.
-    held: Option<Mutex<E>>,
+    held: HeldError<E>,
 }
 
 impl<S, R, D, E> Escalate<S, R, D, E> {
     pub(crate) const fn new(inner: S, shared: Shared<Core<R, D>>) -> Self {
-        Self { inner, shared, held: None }
+        Self { inner, shared, held: HeldError::none() }
     }
 
     /// The wrapped service.
@@ -56,10 +54,7 @@ where
     type Future = ResponseFuture<S::Future, S::Response, E, R, D>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
-        if self.held.is_none() {
-            self.held = std::task::ready!(self.inner.poll_ready(cx)).err().map(Mutex::new);
-        }
-        Poll::Ready(Ok(()))
+        self.held.poll_ready(&mut self.inner, cx).map(Ok)
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
@@ -67,10 +62,7 @@ where
         let shared = self.shared.clone();
         let facts = Facts::read(shared.classifier.rules(), &request);
         match self.held.take() {
-            Some(held) => {
-                let error = held.into_inner().unwrap_or_else(PoisonError::into_inner);
-                ResponseFuture::failed(error, scope, shared, facts)
-            }
+            Some(error) => ResponseFuture::failed(error, scope, shared, facts),
             None => {
                 let inner = calling(|| self.inner.call(request));
                 ResponseFuture::calling(inner, scope, shared, facts)

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 use tower_triage_core::incident::Scope;
-use tower_triage_core::{Classify, Describe, Shared};
+use tower_triage_core::{Classify, Describe, HeldError, Shared};
 
 use crate::chain::Steps;
 use crate::future::ResponseFuture;
@@ -17,12 +17,12 @@ pub struct Fallback<S, R, T, K: Keeping> {
     inner: S,
     core: Shared<Core<R, T, K>>,
     /// The inner service was not ready and said why: the outcome of the next call.
-    held: Option<K::Error>,
+    held: HeldError<K::Error>,
 }
 
 impl<S, R, T, K: Keeping> Fallback<S, R, T, K> {
     pub(crate) const fn new(inner: S, core: Shared<Core<R, T, K>>) -> Self {
-        Self { inner, core, held: None }
+        Self { inner, core, held: HeldError::none() }
     }
 
     /// The wrapped service.
@@ -53,16 +53,9 @@ where
     type Future = ResponseFuture<S, Req, R, T, K>;
 
     /// Never an error: a readiness error of the wrapped service becomes the outcome of the next
-    /// call, so that it is classified and can be answered like any other failure. Meanwhile the service
-    /// is ready, so a balancer above does not see that it failed.
+    /// call, so that it is classified and can be answered like any other failure.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        if self.held.is_some() {
-            return Poll::Ready(Ok(()));
-        }
-        self.inner.poll_ready(cx).map(|readiness| {
-            self.held = readiness.err();
-            Ok(())
-        })
+        self.held.poll_ready(&mut self.inner, cx).map(Ok)
     }
 
     fn call(&mut self, request: Req) -> Self::Future {

@@ -36,7 +36,7 @@ impl Attempt {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot send a `{Req}` a second time",
     label = "this request cannot be repeated by `{Self}`",
-    note = "`ByClone`, the default of `RetryLayer`, needs `{Req}: Clone`; for a streaming HTTP body make it so once, at the top of the stack (tower-triage-http's `ReplayBody`)",
+    note = "`ByClone`, the default of `RetryLayer`, needs `{Req}: Clone`; for HTTP, a body that is `Clone` (`Full<Bytes>`)",
     note = "where copying may fail use `.replay(replay_fn(try_clone))`, and to send each request once `.replay(Never)`"
 )]
 pub trait Replay<Req> {

@@ -72,8 +72,12 @@ impl Service<u32> for Failing {
         Poll::Ready(Ok(()))
     }
     fn call(&mut self, _: u32) -> Self::Future {
-        std::future::ready(Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()))
+        std::future::ready(Err(reset()))
     }
+}
+
+pub(crate) fn reset() -> AnyError {
+    std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }
 
 /// Yields until `done`.
