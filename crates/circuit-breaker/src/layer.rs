@@ -71,7 +71,8 @@ impl<R, J> CircuitBreakerLayer<R, J> {
     }
 
     /// One circuit per key ([`Describe::key`](tower_triage_core::Describe::key)): per host, per
-    /// operation, per agent. The key is known only in the call, so readiness is the inner service's.
+    /// operation, per agent. The key is known only in the call, so readiness is the inner service's,
+    /// and its readiness errors belong to no circuit.
     #[must_use]
     pub fn keyed(self, settings: KeyedSettings) -> Self {
         self.with(|config| config.keyed = Some(settings))

@@ -166,7 +166,7 @@ where
                     return Poll::Pending;
                 }
                 // It opened meanwhile, maybe before this caller could be woken.
-            } else if self.core.breakers.config.below_balancer && self.ready != Ready::Inner {
+            } else if self.core.breakers.config.below_balancer {
                 ready!(self.poll_due(cx));
             } else {
                 if self.ready == Ready::No {

@@ -322,8 +322,12 @@ async fn readiness_errors_are_classified_and_counted() {
 async fn below_a_balancer_an_open_breaker_is_pending_until_its_probe_is_due() {
     let layer = layer(row(1)).below_balancer();
     let mut service = layer.layer(Dependency::default());
+    let mut readied = service.clone();
+    readied.ready().await.unwrap();
     run(&mut service, down()).await.unwrap_err();
 
+    // A balancer asks again before it calls what it knew to be ready.
+    assert_pending!(tokio_test::task::spawn(readied.ready()).poll());
     let mut waiting = tokio_test::task::spawn(service.clone().ready_oneshot());
     assert_pending!(waiting.poll());
     advance(secs(9)).await;

@@ -251,17 +251,7 @@ impl Circuit {
                 self.window.record(Some(Blot { failure: true, slow }), now);
             }
         }
-        if row_trips { Some(self.open(policy, now, u)) } else { self.evaluate(policy, now, u) }
-    }
-
-    /// Trips if the window says so.
-    pub(crate) fn evaluate(
-        &mut self,
-        policy: &CheckedPolicy,
-        now: Duration,
-        u: f64,
-    ) -> Option<Change> {
-        let trips = matches!(self.phase, Phase::Closed) && policy.trips(self.window.sample(now));
+        let trips = row_trips || policy.trips(self.window.sample(now));
         trips.then(|| self.open(policy, now, u))
     }
 
@@ -344,5 +334,59 @@ impl Circuit {
         self.window.clear();
         self.hinted = Duration::ZERO;
         Change { from, to: self.state(), open_for: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_triage_core::Backoff;
+
+    use super::*;
+    use crate::policy::BreakerPolicy;
+
+    const FAILURE: Outcome = Outcome::Failure { slow: false, retry_after: None };
+    const SUCCESS: Outcome = Outcome::Success { slow: false };
+
+    fn policy(open_for: Duration) -> CheckedPolicy {
+        let policy = BreakerPolicy::new().consecutive_failures(1);
+        policy.open_for(Backoff::fixed(open_for)).build().unwrap()
+    }
+
+    #[test]
+    fn at_exactly_the_open_time_a_probe_is_admitted() {
+        let policy = policy(Duration::from_secs(10));
+        let mut circuit = Circuit::new(&policy);
+        let now = Duration::from_secs(5);
+        let change = circuit.record(&policy, 0, FAILURE, now, 0.0).unwrap();
+        assert_eq!(change.open_for, Some(Duration::from_secs(10)));
+
+        let nano = Duration::from_nanos(1);
+        let due = Duration::from_secs(15);
+        assert_eq!(circuit.admit(&policy, due - nano), (Err(nano), None));
+        let (admitted, change) = circuit.admit(&policy, due);
+        assert_eq!(change.unwrap().to, State::HalfOpen);
+        assert_eq!(circuit.admit(&policy, due).0, Err(Duration::ZERO), "the slot is taken");
+        let change = circuit.record(&policy, admitted.unwrap(), SUCCESS, due, 0.0).unwrap();
+        assert_eq!((change.from, change.to), (State::HalfOpen, State::Closed));
+    }
+
+    #[test]
+    fn an_open_time_without_end_does_not_wrap_around() {
+        let policy = policy(Duration::MAX);
+        let mut circuit = Circuit::new(&policy);
+        circuit.record(&policy, 0, FAILURE, Duration::from_secs(1), 0.9).unwrap();
+        let late = Duration::from_secs(u64::MAX / 2);
+        assert!(circuit.admit(&policy, late).0.unwrap_err() > Duration::from_secs(1));
+        assert_eq!(circuit.state(), State::Open);
+    }
+
+    #[test]
+    fn eras_wrap_around_within_their_bits() {
+        let policy = policy(Duration::ZERO);
+        let mut circuit = Circuit::new(&policy);
+        circuit.era = (1 << Circuit::ERA_BITS) - 1;
+        circuit.reset();
+        assert_eq!(circuit.era(), 0);
+        assert!(circuit.record(&policy, 0, FAILURE, Duration::ZERO, 0.0).is_some());
     }
 }
