@@ -1,5 +1,7 @@
 //! Rows of `circuit_breaker.json`, run against the layer itself under paused time.
 
+mod policy;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +14,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 use tower_triage_circuit_breaker::{
-    BreakerHandle, BreakerPolicy, CheckedPolicy, CircuitBreakerLayer, State, Transition,
+    BreakerHandle, CheckedPolicy, CircuitBreakerLayer, State, Transition,
 };
-use tower_triage_core::{Backoff, CircuitOpen, Classifier, ErrorClass, Verdict, classify_fn};
+use tower_triage_core::{CircuitOpen, Classifier, ErrorClass, Verdict, classify_fn};
 
+use self::policy::{choices, millis, policy};
 use super::Outcome;
 
 /// Runs one row.
@@ -38,138 +41,6 @@ pub(super) fn run(row: &Value) -> Outcome {
         Err(error) => Outcome::fail("a runtime", error),
     }
 }
-
-// === Semantic choices ===
-
-/// Is the row meant for our choices? `Ok(true)`: yes, with the reprobe option set.
-fn choices(requires: &Value) -> Result<bool, String> {
-    let mut reprobe = false;
-    for (key, accepted) in requires.as_object().into_iter().flatten() {
-        let accepts = |choice: &str| {
-            accepted.as_array().is_some_and(|values| values.iter().any(|value| value == choice))
-        };
-        let ours = match key.as_str() {
-            "open_boundary" => "inclusive",
-            "evaluate_on" => "any_outcome",
-            "late_in_half_open" | "late_in_closed" => "ignored",
-            "ignored" | "cancelled" => "neutral",
-            "half_open_limit" => "in_flight",
-            "half_open_decide_at" => "all_probes",
-            "half_open_slow" => "failure",
-            "closing_probe" => "discarded",
-            "reprobe" => "never",
-            "window_model" => "rolling10",
-            "window_edge" => "evict",
-            "rate_comparison" => "at_least",
-            "slow_comparison" => "greater",
-            _ => return Err(format!("requires `{key}`, which we do not know")),
-        };
-        if accepts(ours) {
-            continue;
-        }
-        if key == "reprobe" && accepts("per_open_duration") {
-            reprobe = true;
-            continue;
-        }
-        return Err(format!("requires {key} = {accepted}; ours is {ours}"));
-    }
-    Ok(reprobe)
-}
-
-// === Policy ===
-
-fn policy(fields: &Value, reprobe: bool) -> Result<CheckedPolicy, String> {
-    const KNOWN: [&str; 12] = [
-        "kind",
-        "failure_threshold",
-        "window",
-        "minimum_calls",
-        "failure_rate",
-        "slow_call_rate",
-        "slow_call_duration_ms",
-        "open_for_ms",
-        "half_open_probes",
-        "half_open_rule",
-        "half_open_successes_to_close",
-        "half_open_failures_to_open",
-    ];
-    let given = fields.as_object().ok_or("the policy is no object")?;
-    if let Some(field) = given.keys().find(|field| !KNOWN.contains(&field.as_str())) {
-        return Err(format!("unknown field `{field}`"));
-    }
-    let count = |field: &str| match fields.get(field) {
-        None => Ok(None),
-        Some(value) => match value.as_u64().and_then(|value| u32::try_from(value).ok()) {
-            Some(value) => Ok(Some(value)),
-            None => Err(format!("`{field}` is {value}")),
-        },
-    };
-    let rate = |field: &str| match fields.get(field) {
-        None => Ok(None),
-        Some(value) => value.as_f64().map(Some).ok_or(format!("`{field}` is {value}")),
-    };
-
-    let threshold = count("failure_threshold")?;
-    let mut policy = BreakerPolicy::new().retry_after_cap(Duration::ZERO);
-    policy = match fields["kind"].as_str() {
-        Some("consecutive") => {
-            policy.consecutive_failures(threshold.ok_or("no `failure_threshold`")?)
-        }
-        Some("count_window") => policy.count_window(count("window")?.ok_or("no `window`")?),
-        Some("time_window") => policy.time_window(millis(&fields["window"])?),
-        kind => return Err(format!("unknown kind {kind:?}")),
-    };
-    if let (Some(threshold), false) = (threshold, fields["kind"] == "consecutive") {
-        policy = policy.failures(threshold);
-    }
-    if let Some(calls) = count("minimum_calls")? {
-        policy = policy.minimum_calls(calls.max(1));
-    }
-    // Without a window only a half-open circuit may have a use for rates.
-    let rates_matter = fields["kind"] != "consecutive"
-        || fields.get("half_open_rule").is_some_and(|rule| rule == "rate");
-    if let (Some(limit), true) = (rate("failure_rate")?, rates_matter) {
-        policy = policy.failure_rate(limit);
-    }
-    if let (Some(limit), true) = (rate("slow_call_rate")?, rates_matter) {
-        policy = policy.slow_rate(limit);
-    }
-    if let Some(limit) = fields.get("slow_call_duration_ms") {
-        policy = policy.slow_call(millis(limit)?);
-    }
-    policy = policy.open_for(match &fields["open_for_ms"] {
-        Value::Array(list) if !list.is_empty() => {
-            Backoff::list(list.iter().map(millis).collect::<Result<Vec<_>, _>>()?)
-        }
-        single => Backoff::fixed(millis(single)?),
-    });
-    if let Some(probes) = count("half_open_probes")? {
-        policy = policy.probes(probes);
-    }
-    policy = match fields.get("half_open_rule").map(Value::as_str) {
-        None | Some(Some("successes")) => policy.decide_by_count(
-            count("half_open_successes_to_close")?.unwrap_or(1),
-            count("half_open_failures_to_open")?.unwrap_or(1),
-        ),
-        Some(Some("rate")) => policy.decide_by_rate(),
-        Some(rule) => return Err(format!("unknown rule {rule:?}")),
-    };
-    if reprobe {
-        policy = policy.reprobe();
-    }
-    policy.build().map_err(|error| error.to_string())
-}
-
-/// Whole or fractional milliseconds, exact to the nanosecond.
-fn millis(value: &Value) -> Result<Duration, String> {
-    if let Some(whole) = value.as_u64() {
-        return Ok(Duration::from_millis(whole));
-    }
-    let seconds = value.as_f64().ok_or(format!("{value} is no time"))? / 1000.0;
-    Duration::try_from_secs_f64(seconds).map_err(|error| format!("{value}: {error}"))
-}
-
-// === Events ===
 
 /// A rejection, or a failure with its class.
 #[derive(Debug)]
@@ -331,10 +202,9 @@ where
 
     /// Lets time pass until `at` after the begin of the row.
     async fn until(&self, at: Duration) {
-        if let Some(left) = at.checked_sub(self.begun.elapsed()) {
-            if !left.is_zero() {
-                tokio::time::advance(left).await;
-            }
+        let left = at.saturating_sub(self.begun.elapsed());
+        if !left.is_zero() {
+            tokio::time::advance(left).await;
         }
     }
 
@@ -358,10 +228,10 @@ where
             Some(expected @ ("permitted" | "rejected")) => self.differ(expected, actual),
             _ => return Err(format!("unknown `expect`: {}", event["expect"])),
         }
-        if let (Some(open), Some(expected)) = (rejection, event.get("retry_after_ms")) {
-            if open.retry_after() != millis(expected)? {
-                self.differ(format!("{expected} ms left"), format!("{:?}", open.retry_after()));
-            }
+        if let (Some(open), Some(expected)) = (rejection, event.get("retry_after_ms"))
+            && open.retry_after() != millis(expected)?
+        {
+            self.differ(format!("{expected} ms left"), format!("{:?}", open.retry_after()));
         }
         Ok(flight)
     }
@@ -373,7 +243,10 @@ where
             Some("success") => Ok(()),
             Some("failure") => Err(CallError::Failed(ErrorClass::Transient)),
             Some("ignored") => Err(CallError::Failed(ErrorClass::Throttled)),
-            Some("cancelled") => return Ok(drop(future)),
+            Some("cancelled") => {
+                drop(future);
+                return Ok(());
+            }
             _ => return Err(format!("unknown `outcome`: {}", event["outcome"])),
         };
         answer.send(outcome).map_err(|_| "nobody waits for the answer")?;
