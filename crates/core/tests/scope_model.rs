@@ -14,11 +14,11 @@ use tower_triage_core::{
 #[derive(Clone, Debug)]
 enum Node {
     /// A layer that only watches.
-    Layer(Box<Node>),
+    Layer(Box<Self>),
     /// A layer that tries so often.
-    Retry(u32, Box<Node>),
+    Retry(u32, Box<Self>),
     /// A handler: makes calls of its own, tolerates how they end, then answers by its list.
-    Handler { calls: Vec<Node>, answers: Vec<bool> },
+    Handler { calls: Vec<Self>, answers: Vec<bool> },
 }
 
 fn node() -> impl Strategy<Value = Node> {
@@ -37,8 +37,8 @@ fn node() -> impl Strategy<Value = Node> {
 
 /// A call between `call` and the end of its `poll`.
 enum Prepared<'a> {
-    Layer(Scope, Box<Prepared<'a>>),
-    Retry(Scope, u32, Box<Prepared<'a>>, &'a Node),
+    Layer(Scope, Box<Self>),
+    Retry(Scope, u32, Box<Self>, &'a Node),
     Handler(&'a [Node], &'a [bool], &'a Node),
 }
 
