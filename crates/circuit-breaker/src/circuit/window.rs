@@ -72,7 +72,10 @@ impl Window {
         match self {
             Self::None => {}
             Self::Calls(window) => *window = CallWindow::new(window.length),
-            Self::Time(window) => *window = TimeWindow::new(window.length),
+            Self::Time(window) => {
+                window.slices.clear();
+                window.sum = Sample::default();
+            }
         }
     }
 }
@@ -136,9 +139,11 @@ struct Slice {
 impl TimeWindow {
     const SLICES: u32 = 10;
 
-    const fn new(length: Duration) -> Self {
-        let sum = Sample { recorded: 0, failures: 0, slow: 0 };
-        Self { length, slices: VecDeque::new(), sum }
+    fn new(length: Duration) -> Self {
+        // Room for all of them at once, one more where the length has no tenth: successes begin
+        // slices too, and do not allocate.
+        let slices = VecDeque::with_capacity(Self::SLICES as usize + 1);
+        Self { length, slices, sum: Sample::default() }
     }
 
     fn slice_length(&self) -> Duration {
@@ -244,5 +249,6 @@ mod tests {
             window.record(None, Duration::from_nanos(now * 101));
             assert!(window.slices.len() <= 11);
         }
+        assert_eq!(window.slices.capacity(), 11);
     }
 }
