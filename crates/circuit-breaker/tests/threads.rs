@@ -210,3 +210,51 @@ fn nothing_is_lost_while_the_state_changes() {
     assert_eq!(counts.rejected as usize, rejected);
     assert_eq!(inside as usize + rejected, THREADS * 10_000);
 }
+
+/// Never ready.
+#[derive(Clone)]
+struct Stuck;
+
+impl Service<Ask> for Stuck {
+    type Response = Response;
+    type Error = Error;
+    type Future = Inside;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: Ask) -> Inside {
+        panic!("called without being ready");
+    }
+}
+
+/// The circuit opens while a caller is about to park: it must not sleep through it.
+#[test]
+fn no_parked_caller_misses_the_opening() {
+    let layer = layer(BreakerPolicy::new().consecutive_failures(1));
+    let handle = layer.handle();
+    let mut service = layer.layer(Stuck);
+    let start = std::sync::Barrier::new(2);
+    let mut slept = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3_000 {
+                start.wait();
+                handle.force_open();
+                start.wait();
+                handle.reset();
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        for _ in 0..3_000 {
+            start.wait();
+            let ready = std::future::poll_fn(|cx| service.poll_ready(cx));
+            let ready = async { tokio::time::timeout(Duration::from_secs(1), ready).await };
+            // Readied to be rejected, by the opening or after it.
+            slept += usize::from(runtime.block_on(ready).is_err());
+            start.wait();
+        }
+    });
+    assert_eq!(slept, 0, "nobody woke it");
+}
