@@ -16,7 +16,7 @@ use common::{
 use tokio_test::{assert_pending, assert_ready};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_triage_circuit_breaker::{
-    BreakerPolicy, CircuitBreakerLayer, KeyedSettings, State, reject_fn,
+    BreakerHandle, BreakerPolicy, CircuitBreakerLayer, KeyedSettings, State, reject_fn,
 };
 use tower_triage_core::{
     AnyError, AnyOk, Backoff, Chain, CircuitOpen, Classifier, Classify, Describe, ErrorClass,
@@ -223,6 +223,32 @@ async fn a_parked_caller_is_woken_when_the_circuit_opens() {
     run(&mut layer.layer(Dependency::default()), down()).await.unwrap_err();
     assert!(parked.is_woken());
     assert!(rejection(&assert_ready!(parked.poll())).is_some());
+}
+
+/// Never ready; opens the circuit while it is asked, before anybody could have parked.
+struct OpensIt(BreakerHandle);
+
+impl Service<Call> for OpensIt {
+    type Response = Response;
+    type Error = Error;
+    type Future = std::future::Ready<Answer>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.0.force_open();
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        panic!("called without being ready");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_is_about_to_park_does_not_miss_the_opening() {
+    let layer = layer(row(1));
+    let mut service = layer.layer(OpensIt(layer.handle()));
+    let mut answer = tokio_test::task::spawn(async { run(&mut service, ok()).await });
+    assert!(rejection(&assert_ready!(answer.poll())).is_some());
 }
 
 #[tokio::test(start_paused = true)]
