@@ -9,7 +9,7 @@ use tower_triage_core::{Classifier, Label, Random};
 use crate::breakers::Breakers;
 use crate::handle::BreakerHandle;
 use crate::keyed::KeyedSettings;
-use crate::policy::CheckedPolicy;
+use crate::policy::BreakerPlan;
 use crate::reject::AsError;
 use crate::service::CircuitBreaker;
 use crate::settings::Config;
@@ -33,7 +33,7 @@ impl<R> CircuitBreakerLayer<R> {
     #[must_use]
     pub fn new(classifier: Classifier<R>) -> Self {
         let config = Config {
-            policy: CheckedPolicy::default(),
+            policy: BreakerPlan::default(),
             name: Label::new("default"),
             random: Arc::new(Random::default()),
             keyed: None,
@@ -53,7 +53,7 @@ impl<R, J> CircuitBreakerLayer<R, J> {
 
     /// When to trip and how to come back ([`BreakerPolicy::build`](crate::BreakerPolicy::build)).
     #[must_use]
-    pub fn policy(self, policy: CheckedPolicy) -> Self {
+    pub fn policy(self, policy: BreakerPlan) -> Self {
         self.with(|config| config.policy = policy)
     }
 

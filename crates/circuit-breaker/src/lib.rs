@@ -78,7 +78,7 @@ pub use self::{
     handle::BreakerHandle,
     keyed::KeyedSettings,
     layer::CircuitBreakerLayer,
-    policy::{BreakerPolicy, CheckedPolicy},
+    policy::{BreakerPlan, BreakerPolicy},
     reject::{AsError, Reject, RejectFn, reject_fn},
     service::CircuitBreaker,
     state::{Counts, Sample, State, Transition},

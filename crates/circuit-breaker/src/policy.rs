@@ -211,7 +211,7 @@ impl BreakerPolicy {
     ///
     /// # Errors
     /// The first field that cannot work, by the name of its setter.
-    pub fn build(self) -> Result<CheckedPolicy, ConfigError> {
+    pub fn build(self) -> Result<BreakerPlan, ConfigError> {
         const ZERO: &str = "must be at least 1";
         if self.consecutive_failures.is_none() && self.window.is_none() {
             return Err(ConfigError::new(
@@ -269,7 +269,7 @@ impl BreakerPolicy {
             }
         }
         self.open_for.check("open_for")?;
-        Ok(CheckedPolicy(self))
+        Ok(BreakerPlan(self))
     }
 }
 
@@ -282,9 +282,9 @@ impl Default for BreakerPolicy {
 
 /// A [`BreakerPolicy`] that can work.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CheckedPolicy(BreakerPolicy);
+pub struct BreakerPlan(BreakerPolicy);
 
-impl CheckedPolicy {
+impl BreakerPlan {
     /// The policy, to read or to change and build again.
     #[must_use]
     pub fn into_inner(self) -> BreakerPolicy {
@@ -325,13 +325,13 @@ impl CheckedPolicy {
 }
 
 /// The defaults; they can work.
-impl Default for CheckedPolicy {
+impl Default for BreakerPlan {
     fn default() -> Self {
         Self(BreakerPolicy::default())
     }
 }
 
-impl std::ops::Deref for CheckedPolicy {
+impl std::ops::Deref for BreakerPlan {
     type Target = BreakerPolicy;
 
     fn deref(&self) -> &BreakerPolicy {
@@ -370,6 +370,6 @@ mod tests {
             assert_eq!(error.field(), field, "{error}");
         }
         assert!(row().build().is_ok());
-        assert_eq!(BreakerPolicy::default().build().unwrap(), CheckedPolicy::default());
+        assert_eq!(BreakerPolicy::default().build().unwrap(), BreakerPlan::default());
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tower_triage_core::{Clock, Label, Random};
 
 use crate::parked::Parked;
-use crate::policy::{CheckedPolicy, Span};
+use crate::policy::{BreakerPlan, Span};
 use crate::watchers::Watchers;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) policy: CheckedPolicy,
+    pub(crate) policy: BreakerPlan,
     pub(crate) clock: Clock,
     pub(crate) random: Arc<Random>,
     pub(crate) watchers: Watchers,
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 /// What a layer is made of before there is a state.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    pub(crate) policy: CheckedPolicy,
+    pub(crate) policy: BreakerPlan,
     pub(crate) name: Label,
     pub(crate) random: Arc<Random>,
     pub(crate) keyed: Option<crate::KeyedSettings>,

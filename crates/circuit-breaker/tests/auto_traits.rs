@@ -4,7 +4,7 @@ use std::marker::PhantomPinned;
 
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use tower_triage_circuit_breaker::{
-    AsError, BreakerHandle, BreakerPolicy, CheckedPolicy, CircuitBreaker, CircuitBreakerLayer,
+    AsError, BreakerHandle, BreakerPlan, BreakerPolicy, CircuitBreaker, CircuitBreakerLayer,
     Counts, KeyedSettings, RejectFn, Sample, State, Transition, future::ResponseFuture,
 };
 use tower_triage_core::{AnyOk, Chain, Halves};
@@ -18,7 +18,7 @@ assert_impl_all!(CircuitBreaker<u8, Rules, AsError>: Send, Sync, Clone, Unpin, s
 assert_impl_all!(ResponseFuture<std::future::Ready<()>, Rules, AsError>: Send, Unpin, std::fmt::Debug);
 assert_impl_all!(BreakerHandle: Send, Sync, Clone, Unpin, std::fmt::Debug);
 assert_impl_all!(BreakerPolicy: Send, Sync, Clone, PartialEq);
-assert_impl_all!(CheckedPolicy: Send, Sync, Clone, PartialEq);
+assert_impl_all!(BreakerPlan: Send, Sync, Clone, PartialEq);
 assert_impl_all!(KeyedSettings: Send, Sync, Copy);
 assert_impl_all!(Counts: Send, Sync, Copy);
 assert_impl_all!(Sample: Send, Sync, Copy);

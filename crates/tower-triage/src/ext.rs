@@ -1,6 +1,7 @@
 //! The layers as methods of `ServiceBuilder`.
 
 use tower::ServiceBuilder;
+#[cfg(any(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
 use tower_layer::Stack;
 
 /// Adds the layers of tower-triage to [`ServiceBuilder`], each with its defaults. To adjust a

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 use tower_triage_circuit_breaker::{
-    BreakerHandle, CheckedPolicy, CircuitBreakerLayer, State, Transition,
+    BreakerHandle, BreakerPlan, CircuitBreakerLayer, State, Transition,
 };
 use tower_triage_core::{CircuitOpen, Classifier, ErrorClass, Verdict, classify_fn};
 
@@ -81,7 +81,7 @@ struct Flight {
     answer: oneshot::Sender<Answer>,
 }
 
-async fn scenario(policy: CheckedPolicy, events: &[Value], transitions: &Value) -> Outcome {
+async fn scenario(policy: BreakerPlan, events: &[Value], transitions: &Value) -> Outcome {
     let classifier =
         Classifier::new(classify_fn(|outcome: Result<&(), &CallError>| match outcome {
             Ok(()) => Verdict::Success,

@@ -46,7 +46,7 @@ pub(crate) fn attempts(attempts: u32) -> RetryPlan {
 }
 
 /// Opens at so many failures in a row, for a second.
-pub(crate) fn opens_at(failures: u32) -> tower_triage::circuit_breaker::CheckedPolicy {
+pub(crate) fn opens_at(failures: u32) -> tower_triage::circuit_breaker::BreakerPlan {
     BreakerPolicy::new()
         .consecutive_failures(failures)
         .open_for(Backoff::fixed(Duration::from_secs(1)))

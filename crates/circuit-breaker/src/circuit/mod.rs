@@ -12,7 +12,7 @@ use tower_triage_core::Delays;
 
 use self::row::Row;
 use self::window::{Blot, Window};
-use crate::policy::{CheckedPolicy, ProbeRule};
+use crate::policy::{BreakerPlan, ProbeRule};
 use crate::state::{Counts, Sample, State};
 
 /// How one call ended.
@@ -77,7 +77,7 @@ impl Circuit {
     /// Eras are kept in so many bits; a result that is exactly so many eras late would count.
     pub(crate) const ERA_BITS: u32 = 28;
 
-    pub(crate) fn new(policy: &CheckedPolicy) -> Self {
+    pub(crate) fn new(policy: &BreakerPlan) -> Self {
         Self {
             phase: Phase::Closed,
             era: 0,
@@ -129,13 +129,13 @@ impl Circuit {
     }
 
     /// Closed: could a plain success change more than counts, whatever the time?
-    pub(crate) fn watches_successes(&mut self, policy: &CheckedPolicy, now: Duration) -> bool {
+    pub(crate) fn watches_successes(&mut self, policy: &BreakerPlan, now: Duration) -> bool {
         matches!(self.phase, Phase::Closed)
             && (!self.row.is_empty() || policy.may_trip_on_success(self.window.sample(now)))
     }
 
     /// When the next call may pass.
-    pub(crate) fn chance(&self, policy: &CheckedPolicy, now: Duration) -> Chance {
+    pub(crate) fn chance(&self, policy: &BreakerPlan, now: Duration) -> Chance {
         let due = match &self.phase {
             Phase::Closed | Phase::ForcedClosed | Phase::Disabled => return Chance::Now,
             Phase::ForcedOpen => return Chance::Unknown,
@@ -154,7 +154,7 @@ impl Circuit {
     /// time (zero if that is not what it waits for).
     pub(crate) fn admit(
         &mut self,
-        policy: &CheckedPolicy,
+        policy: &BreakerPlan,
         now: Duration,
     ) -> (Result<u32, Duration>, Option<Change>) {
         match (self.chance(policy, now), &self.phase) {
@@ -193,7 +193,7 @@ impl Circuit {
     /// A call of `era` ended now. `u` is uniform in [0, 1).
     pub(crate) fn record(
         &mut self,
-        policy: &CheckedPolicy,
+        policy: &BreakerPlan,
         era: u32,
         outcome: Outcome,
         now: Duration,
@@ -234,7 +234,7 @@ impl Circuit {
 
     fn record_closed(
         &mut self,
-        policy: &CheckedPolicy,
+        policy: &BreakerPlan,
         outcome: Outcome,
         now: Duration,
         u: f64,
@@ -257,7 +257,7 @@ impl Circuit {
 
     fn record_probe(
         &mut self,
-        policy: &CheckedPolicy,
+        policy: &BreakerPlan,
         outcome: Outcome,
         now: Duration,
         u: f64,
@@ -292,7 +292,7 @@ impl Circuit {
         Some(if good { self.start_over(Phase::Closed) } else { self.open(policy, now, u) })
     }
 
-    fn open(&mut self, policy: &CheckedPolicy, now: Duration, u: f64) -> Change {
+    fn open(&mut self, policy: &BreakerPlan, now: Duration, u: f64) -> Change {
         let scheduled = policy.open_for.next(&mut self.delays, u);
         let open_for = scheduled.max(self.hinted.saturating_sub(now));
         let until = now.saturating_add(open_for);
@@ -347,7 +347,7 @@ mod tests {
     const FAILURE: Outcome = Outcome::Failure { slow: false, retry_after: None };
     const SUCCESS: Outcome = Outcome::Success { slow: false };
 
-    fn policy(open_for: Duration) -> CheckedPolicy {
+    fn policy(open_for: Duration) -> BreakerPlan {
         let policy = BreakerPolicy::new().consecutive_failures(1);
         policy.open_for(Backoff::fixed(open_for)).build().unwrap()
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tower::{Service, ServiceExt};
-use tower_triage_circuit_breaker::{BreakerPolicy, CheckedPolicy, CircuitBreakerLayer};
+use tower_triage_circuit_breaker::{BreakerPlan, BreakerPolicy, CircuitBreakerLayer};
 use tower_triage_core::{
     Backoff, CircuitOpen, Classifier, Classify, Describe, ErrorClass, Failure, Key, Verdict,
 };
@@ -119,7 +119,7 @@ pub(crate) fn row(failures: u32) -> BreakerPolicy {
     BreakerPolicy::new().consecutive_failures(failures).open_for(Backoff::fixed(secs(10)))
 }
 
-pub(crate) fn checked(policy: BreakerPolicy) -> CheckedPolicy {
+pub(crate) fn checked(policy: BreakerPolicy) -> BreakerPlan {
     policy.build().unwrap()
 }
 

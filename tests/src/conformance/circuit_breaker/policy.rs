@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_triage_circuit_breaker::{BreakerPolicy, CheckedPolicy};
+use tower_triage_circuit_breaker::{BreakerPlan, BreakerPolicy};
 use tower_triage_core::Backoff;
 
 /// Is the row meant for our choices? `Ok(true)`: yes, with the reprobe option set.
@@ -42,7 +42,7 @@ pub(super) fn choices(requires: &Value) -> Result<bool, String> {
 }
 
 /// The row's policy, as ours.
-pub(super) fn policy(fields: &Value, reprobe: bool) -> Result<CheckedPolicy, String> {
+pub(super) fn policy(fields: &Value, reprobe: bool) -> Result<BreakerPlan, String> {
     const KNOWN: [&str; 12] = [
         "kind",
         "failure_threshold",
