@@ -90,7 +90,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             while let Some(fate) = calls.try_join_next() {
                 *fates.entry(fate?).or_default() += 1;
             }
-            if sent % 20 == 0 {
+            if sent.is_multiple_of(20) {
                 progress(begun, phase, sent, failed_outcomes(&classifier), breaker.state());
             }
         }
@@ -147,7 +147,7 @@ fn progress(begun: Instant, phase: Phase, sent: u32, failed: u64, state: State) 
     );
     if std::io::stdout().is_terminal() {
         print!("\r{line:<90}");
-    } else if sent % 200 == 0 {
+    } else if sent.is_multiple_of(200) {
         println!("{line}");
     }
     let _ = std::io::stdout().flush();

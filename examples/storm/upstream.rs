@@ -138,10 +138,10 @@ async fn handle(number: u32, phase: Phase) -> Fate {
     match phase {
         Phase::Healthy | Phase::Closed => ok(),
         Phase::Unavailable => Fate::Answer(answer(StatusCode::SERVICE_UNAVAILABLE, Some("1"))),
-        Phase::Resets if number % 3 == 0 => Fate::Reset,
+        Phase::Resets if number.is_multiple_of(3) => Fate::Reset,
         Phase::Resets => ok(),
         Phase::Slow => {
-            let late = if number % 4 == 0 { 5 } else { 600 };
+            let late = if number.is_multiple_of(4) { 5 } else { 600 };
             tokio::time::sleep(Duration::from_millis(late)).await;
             ok()
         }

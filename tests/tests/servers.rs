@@ -173,10 +173,9 @@ async fn kf05_the_stack_boxes_as_a_clone_sync_service_in_an_axum_handler() {
 /// The layers one by one ask for no more than they use; their futures are `Send` with the inner's.
 #[test]
 fn kf05_no_needless_bounds() {
-    fn served<Req, S: tower::Service<Req>>(service: S) -> S
+    fn served<Req, S>(service: S) -> S
     where
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send,
+        S: tower::Service<Req, Future: Send> + Clone + Send + Sync + 'static,
     {
         service
     }

@@ -109,11 +109,12 @@ async fn kf04_one_layer_value_one_state() {
 /// The classifier has the last word in every layer: here 404 is transient and 503 permanent.
 #[tokio::test(start_paused = true)]
 async fn kf08_one_verdict_for_all_layers() {
-    fn status(code: u16) -> Result<Response<()>, Infallible> {
+    type HttpAnswer = Result<Response<()>, Infallible>;
+    fn status(code: u16) -> HttpAnswer {
         Ok(Response::builder().status(code).body(()).unwrap())
     }
     let rules = || http().status(404, ErrorClass::Transient).status(503, ErrorClass::Permanent);
-    let run = |script: [fn() -> Result<Response<()>, Infallible>; 3]| async move {
+    let run = |script: [fn() -> HttpAnswer; 3]| async move {
         let (classifier, seen) = watched(rules());
         let (desk, mut letters) = desk();
         let inner = scripted::<Request<()>, _, _, _>(script);
@@ -208,14 +209,14 @@ async fn kf11_our_own_rejections_are_not_upstream_failures() {
         .concurrency_limit(1)
         .service_fn(|_: u32| std::future::pending::<Result<u32, BoxError>>());
     let mut hanging = Box::pin(shed.clone().oneshot(1));
-    assert!(futures_pending(&mut hanging).await);
+    assert!(pending_once(&mut hanging).await);
     for _ in 0..5 {
         let error = shed.clone().oneshot(2).await.unwrap_err();
         assert!(error.find::<tower::load_shed::error::Overloaded>().is_some(), "{error}");
     }
 }
 
-async fn futures_pending<F: Future + Unpin>(future: &mut F) -> bool {
+async fn pending_once<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|cx| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())
     })
