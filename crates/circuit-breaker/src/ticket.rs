@@ -1,6 +1,6 @@
 //! What one call holds of its layer.
 
-use tower_triage_core::incident::Entered;
+use tower_triage_core::incident::{self, Entered};
 use tower_triage_core::{Classifier, Classify, LayerKind, Operation, Shared, StepKind, Verdict};
 
 use std::fmt;
@@ -40,6 +40,9 @@ impl<R, J> Core<R, J> {
         if let Some(Transition { breaker, open_for: Some(open_for), .. }) = transition {
             let opened = StepKind::CircuitOpened { breaker, open_for };
             self.classifier.step(operation, LayerKind::CircuitBreaker, opened);
+            if !self.breakers.config.below_balancer {
+                incident::mark_blocked(open_for);
+            }
         }
         self.classifier.finish(entered, verdict.is_success(), outcome);
     }

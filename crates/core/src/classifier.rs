@@ -217,6 +217,7 @@ impl<R> Classifier<R> {
         let retry_after = rejection.retry_after();
         self.step(operation, layer, StepKind::Rejected { breaker, retry_after });
         scope::mark_noted();
+        scope::mark_rejected();
     }
 
     /// Counts a failed outcome of `class` that is recorded as something else than an attempt (a

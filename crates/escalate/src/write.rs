@@ -150,11 +150,14 @@ fn summary(facts: &Facts, incident: &Incident, failure: &Failure, outcome: Outco
         Outcome::Abandoned => "was abandoned",
         Outcome::Forced => "was finished with what is known",
     };
-    let attempts = incident.attempts;
-    format!(
-        "{operation} {verb} after {attempts} attempt(s): {} ({})",
-        failure.class, failure.reason
-    )
+    let attempts = match incident.attempts {
+        1 => "1 attempt".to_owned(),
+        n => format!("{n} attempts"),
+    };
+    let Failure { class, reason, .. } = failure;
+    // Without a reason of its own a failure has its class's name as one.
+    let reason = if *reason == class.as_str() { String::new() } else { format!(" ({reason})") };
+    format!("{operation} {verb} after {attempts}: {class}{reason}")
 }
 
 /// The cause, then the failures beside it.

@@ -71,7 +71,7 @@ async fn kf58_a_record_one_can_act_on() {
     assert_eq!(record.context.request_id.as_deref(), Some("r-1"));
     assert_eq!(record.server_hint, Some(RetryAfter::AtLeast(Duration::from_secs(2))));
     assert_eq!(record.operation, "orders.create");
-    assert!(record.summary.contains("orders.create") && record.summary.contains("3 attempt"));
+    assert!(record.summary.contains("orders.create") && record.summary.contains("3 attempts"));
     assert!(!record.impact.is_empty() && !record.suggestion.is_empty());
 }
 

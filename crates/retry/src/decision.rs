@@ -24,6 +24,8 @@ pub struct Facts {
     pub committed: bool,
     /// Did a retry below give up on this very call?
     pub exhausted_below: bool,
+    /// For how long nothing will pass, if this failure opened a breaker below.
+    pub blocked_below: Option<Duration>,
     /// Can new credentials be obtained?
     pub can_refresh: bool,
 }
@@ -38,6 +40,7 @@ impl Default for Facts {
             replayable: Ok(()),
             committed: false,
             exhausted_below: false,
+            blocked_below: None,
             can_refresh: false,
         }
     }
@@ -95,8 +98,8 @@ impl RetryPolicy {
     ///
     /// The order of the questions is fixed, and the first one that says no gives the reason: class,
     /// the server's word, committed, replayable, safe to repeat (disposition and idempotency, or
-    /// unit of work), attempts left, hint within cap and deadline, wait within the deadline. The
-    /// budget comes last and is asked by the layer.
+    /// unit of work), attempts left, hint within cap and deadline, wait within the deadline and not
+    /// shorter than a breaker below stays open that this very failure opened. The budget comes last and is asked by the layer.
     pub fn decide(
         &self,
         facts: &Facts,
@@ -189,6 +192,9 @@ impl RetryPolicy {
         let hinted = hint.is_some() && wait != own;
         if facts.time_left.is_some_and(|left| wait >= left) {
             return Err(Refusal::WaitOverDeadline);
+        }
+        if facts.blocked_below.is_some_and(|time| wait < time) {
+            return Err(Refusal::CircuitOpened);
         }
         progress.refreshed |= refresh;
         Ok(Decision::Again { wait, hinted, refresh })

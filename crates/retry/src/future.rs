@@ -241,6 +241,7 @@ where
             // An outcome is judged here before anything of it reaches the caller.
             committed: false,
             exhausted_below: incident::exhausted_below(),
+            blocked_below: incident::blocked_below(),
             can_refresh: F::GIVEN,
         }
     }
@@ -269,6 +270,11 @@ where
     where
         N: Nudge<P::Sent, S::Response, S::Error>,
     {
+        // However the caller's error type says it: this is no word of the service.
+        let failure = match incident::rejected_below() {
+            true => failure.reason(CircuitOpen::REASON),
+            false => failure,
+        };
         self.note(failure, outcome.as_ref());
         let facts = self.facts();
         let core = &self.core;
@@ -498,6 +504,7 @@ const fn used_up(why: Refusal) -> bool {
         | Refusal::WaitOverDeadline
         | Refusal::BudgetExhausted
         | Refusal::ExhaustedBelow
+        | Refusal::CircuitOpened
         | Refusal::Shutdown => true,
         Refusal::ClassNotRetried
         | Refusal::ServerForbade

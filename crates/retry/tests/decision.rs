@@ -134,6 +134,7 @@ fn the_order_of_the_questions() {
         replayable: Err("a stream"),
         committed: true,
         exhausted_below: true,
+        blocked_below: Some(Duration::MAX),
         can_refresh: false,
     };
     assert_eq!(stop(&policy, &facts, &failure), Refusal::ClassNotRetried);
@@ -158,6 +159,8 @@ fn the_order_of_the_questions() {
     facts.time_left = Some(ms(95));
     assert_eq!(stop(&policy, &facts, &failure), Refusal::WaitOverDeadline);
     facts.time_left = Some(ms(500));
+    assert_eq!(stop(&policy, &facts, &failure), Refusal::CircuitOpened);
+    facts.blocked_below = Some(ms(100));
     assert_eq!(again(&policy, &facts, &failure), (ms(100), false));
 }
 

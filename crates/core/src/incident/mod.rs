@@ -17,9 +17,10 @@ pub use self::{
     observer::{Labels, Observer},
     refusal::Refusal,
     scope::{
-        Deferred, Detached, Entered, InScope, Scope, begin_fallback, calling, circuit_opened,
-        defer, detached, end_fallback, exhausted_below, identify, mark_exhausted, next_attempt,
-        run_detached, scope, seen, snapshot, take_over, withdraw,
+        Deferred, Detached, Entered, InScope, Scope, begin_fallback, blocked_below, calling,
+        circuit_opened, defer, detached, end_fallback, exhausted_below, identify, mark_blocked,
+        mark_exhausted, next_attempt, rejected_below, run_detached, scope, seen, snapshot,
+        take_over, withdraw,
     },
     step::{LayerKind, Step, StepKind},
     timeline::Timeline,

@@ -1,7 +1,7 @@
 //! An incident that is being written.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -32,15 +32,26 @@ pub(crate) struct Record {
 pub(crate) struct Marks {
     /// The outcome that is on its way up has been recorded and counted.
     pub(crate) noted: bool,
-    /// A retry below used up its attempts.
-    pub(crate) exhausted: bool,
-    /// A fallback is being tried; holds `exhausted` as the primary left it.
-    pub(crate) in_fallback: Option<bool>,
+    /// What the layers below say of the outcome on its way up.
+    pub(crate) told: Told,
+    /// A fallback is being tried; holds what was told of the primary.
+    pub(crate) in_fallback: Option<Told>,
     /// A breaker opened during this call.
     pub(crate) circuit_opened: bool,
     pub(crate) fallback: bool,
     pub(crate) forced: bool,
     pub(crate) escalated: bool,
+}
+
+/// What the layers below say of one outcome, for a retry above.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Told {
+    /// A retry used up what it had.
+    pub(crate) exhausted: bool,
+    /// A breaker of ours refused to send.
+    pub(crate) rejected: bool,
+    /// A breaker opened, and lets nothing pass for so long.
+    pub(crate) blocked: Option<Duration>,
 }
 
 impl Record {

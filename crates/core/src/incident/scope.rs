@@ -14,12 +14,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use crate::class::ClassSet;
-use crate::incident::record::{Observers, Record};
+use crate::incident::record::{Observers, Record, Told};
 use crate::incident::{Incident, IncidentId, LayerKind, Resolution, StepKind};
 use crate::label::Operation;
 
@@ -194,7 +195,7 @@ fn hand_up(incident: &Incident) {
 }
 
 /// How long after `begun` the ended `incident` began.
-fn incident_offset(begun: Instant, incident: &Incident) -> std::time::Duration {
+fn incident_offset(begun: Instant, incident: &Incident) -> Duration {
     begun.elapsed().saturating_sub(incident.elapsed)
 }
 
@@ -260,7 +261,7 @@ pub(crate) fn recovered_attempt() -> Option<u32> {
 pub fn next_attempt() {
     with_record(|record| {
         record.marks.noted = false;
-        record.marks.exhausted = false;
+        record.marks.told = Told::default();
     });
     withdraw();
 }
@@ -268,13 +269,35 @@ pub fn next_attempt() {
 /// Marks this call as exhausted: a retry used up what it had. An outer retry of the same call
 /// honours it, so that nested retries do not multiply.
 pub fn mark_exhausted() {
-    with_record(|record| record.marks.exhausted = true);
+    with_record(|record| record.marks.told.exhausted = true);
 }
 
 /// Did a retry below use up what it had for this very call?
 #[must_use]
 pub fn exhausted_below() -> bool {
-    with_record(|record| record.marks.exhausted).unwrap_or_default()
+    with_record(|record| record.marks.told.exhausted).unwrap_or_default()
+}
+
+/// Was the outcome on its way up made by a breaker of ours that refused to send?
+#[must_use]
+pub fn rejected_below() -> bool {
+    with_record(|record| record.marks.told.rejected).unwrap_or_default()
+}
+
+pub(crate) fn mark_rejected() {
+    with_record(|record| record.marks.told.rejected = true);
+}
+
+/// Tells a retry above that nothing will pass for `time`: a breaker below has just opened. Not for
+/// one of many endpoints below a balancer, where the next attempt may go elsewhere.
+pub fn mark_blocked(time: Duration) {
+    with_record(|record| record.marks.told.blocked = Some(time));
+}
+
+/// For how long nothing will pass, if this outcome opened a breaker below.
+#[must_use]
+pub fn blocked_below() -> Option<Duration> {
+    with_record(|record| record.marks.told.blocked).flatten()
 }
 
 /// Tells the scope that a fallback is tried: what comes up next is a new outcome, but the failure
@@ -282,8 +305,8 @@ pub fn exhausted_below() -> bool {
 pub fn begin_fallback() {
     with_record(|record| {
         record.marks.noted = false;
-        let exhausted = std::mem::take(&mut record.marks.exhausted);
-        record.marks.in_fallback.get_or_insert(exhausted);
+        let told = std::mem::take(&mut record.marks.told);
+        record.marks.in_fallback.get_or_insert(told);
     });
 }
 
@@ -292,8 +315,8 @@ pub fn begin_fallback() {
 pub fn end_fallback(answered: bool) {
     with_record(|record| {
         record.marks.noted = true;
-        if let Some(exhausted) = record.marks.in_fallback.take() {
-            record.marks.exhausted = exhausted && !answered;
+        if let Some(primary) = record.marks.in_fallback.take() {
+            record.marks.told = if answered { Told::default() } else { primary };
         }
     });
     if answered {

@@ -244,7 +244,8 @@ impl fmt::Display for StepKind {
             Self::FallbackSkipped { step, by, why } => {
                 write!(f, "fallback {step} ({by}) not tried: {why}")
             }
-            Self::Escalated { receivers } => write!(f, "escalated to {receivers} receiver(s)"),
+            Self::Escalated { receivers: 1 } => f.write_str("told one receiver"),
+            Self::Escalated { receivers } => write!(f, "told {receivers} receivers"),
             Self::NotRecorded => f.write_str("escalation NOT recorded: every sink failed"),
             Self::ForcedFinish => f.write_str("finished with what is known"),
         }
