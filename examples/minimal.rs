@@ -1,4 +1,4 @@
-//! The twenty lines of the README, against a local server that fails once.
+//! The client of the README, against a local server that fails once.
 
 use std::error::Error;
 

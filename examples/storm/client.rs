@@ -54,7 +54,9 @@ pub(crate) fn build(
     let quick = Backoff::exponential(Duration::from_millis(30), 2.0)
         .cap(Duration::from_millis(500))
         .jitter(Jitter::Equal);
-    let retry = RetryPolicy::interactive().backoff(&quick).build()?;
+    // A server that wants a second of peace is left to the backup.
+    let patience = Duration::from_millis(500);
+    let retry = RetryPolicy::interactive().backoff(&quick).hint_cap(patience).build()?;
 
     let breaker = BreakerPolicy::new()
         .time_window(Duration::from_secs(1))

@@ -20,6 +20,7 @@ use http_body_util::BodyExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tower_triage::circuit_breaker::State;
+use tower_triage::escalate::Outcome;
 use tower_triage::http::http;
 use tower_triage::{Classifier, ErrorClass, Incident, Resolution};
 
@@ -45,15 +46,22 @@ const PACE: Duration = Duration::from_millis(5);
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let primary = Upstream::start().await?;
     let backup = upstream::start_backup().await?;
-    let folder = tempfile::Builder::new().prefix("storm-").tempdir()?.keep();
-    let letters = folder.join("escalations.jsonl");
+    let folder = std::env::temp_dir().join("tower-triage-storm");
+    std::fs::create_dir_all(&folder)?;
+    let letters = folder.join(format!("escalations-{}.jsonl", std::process::id()));
 
     let classifier = Classifier::new(http());
     let incidents = Incidents::default();
     classifier.observe(incidents.clone());
     let Stack { client, breaker, desk } = client::build(&classifier, backup, &letters)?;
 
-    println!("upstream http://{}, backup http://{backup}", primary.address);
+    println!(
+        "upstream http://{}, backup http://{backup} (it reads orders, but places none)",
+        primary.address
+    );
+    println!(
+        "nine of ten requests read an order, one places one, which must not be repeated blindly\n"
+    );
     let begun = Instant::now();
     let states = Arc::new(Mutex::new(Vec::new()));
     breaker.subscribe({
@@ -91,10 +99,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
                 *fates.entry(fate?).or_default() += 1;
             }
             if sent.is_multiple_of(20) {
-                progress(begun, phase, sent, failed_outcomes(&classifier), breaker.state());
+                progress(begun, phase, sent, &classifier, breaker.state());
             }
         }
-        progress(begun, phase, sent, failed_outcomes(&classifier), breaker.state());
+        progress(begun, phase, sent, &classifier, breaker.state());
         if std::io::stdout().is_terminal() {
             println!();
         }
@@ -119,7 +127,12 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             println!("{}", incident.timeline(30));
         }
     }
-    println!("{} escalations in {}", written.len(), letters.display());
+    let failed = written.iter().filter(|letter| letter.outcome == Outcome::Failed).count();
+    println!("{} escalations in {}:", written.len(), letters.display());
+    println!(
+        "  {failed} of failed requests, {} of solved ones whose failure opened the breaker",
+        written.len() - failed
+    );
 
     let differences = ledger::differences(sent as usize, &fates, &incidents, &written);
     if differences.is_empty() {
@@ -132,21 +145,26 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Failed outcomes so far, over all classes.
-fn failed_outcomes<R>(classifier: &Classifier<R>) -> u64 {
-    ErrorClass::ALL.into_iter().map(|class| classifier.count(class)).sum()
-}
-
-/// One line that is written over on a terminal, and kept at the end of each phase.
-fn progress(begun: Instant, phase: Phase, sent: u32, failed: u64, state: State) {
+/// One line that is written over on a terminal, and printed each second elsewhere. Counts are since
+/// the start.
+fn progress<R>(
+    begun: Instant,
+    phase: Phase,
+    sent: u32,
+    classifier: &Classifier<R>,
+    breaker: State,
+) {
+    let refused = classifier.count(ErrorClass::Rejected);
+    let failed: u64 = ErrorClass::ALL.into_iter().map(|class| classifier.count(class)).sum();
     let line = format!(
-        "{:>5.1} s  {:<18} {sent:>5} requests, {failed:>5} failed outcomes, breaker {}",
+        "{:>5.1} s  upstream: {:<18} {sent:>5} requests, {:>4} failed attempts, {refused:>4} refused by the breaker ({})",
         begun.elapsed().as_secs_f64(),
         phase.name(),
-        state.as_str()
+        failed - refused,
+        breaker.as_str()
     );
     if std::io::stdout().is_terminal() {
-        print!("\r{line:<90}");
+        print!("\r{line:<100}");
     } else if sent.is_multiple_of(200) {
         println!("{line}");
     }
@@ -160,7 +178,9 @@ fn report<R>(fates: &BTreeMap<Fate, usize>, classifier: &Classifier<R>, sent: u3
         let share = 100.0 * count as f64 / f64::from(sent);
         println!("  {:<26} {count:>5}  {share:>5.1} %", fate.name());
     }
-    println!("\nfailed outcomes by class");
+    println!(
+        "\nfailures by class (each attempt counts once, and so does each refusal of the breaker)"
+    );
     for class in ErrorClass::ALL {
         match classifier.count(class) {
             0 => {}

@@ -37,10 +37,10 @@ impl Phase {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
-            Self::Unavailable => "503 + Retry-After",
-            Self::Resets => "connection resets",
-            Self::Slow => "slow answers",
-            Self::Closed => "port closed",
+            Self::Unavailable => "503, retry later",
+            Self::Resets => "resets",
+            Self::Slow => "slow",
+            Self::Closed => "closed",
             Self::BadRequests => "400s",
         }
     }

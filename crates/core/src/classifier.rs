@@ -20,7 +20,7 @@ use crate::verdict::{Failure, Verdict};
 /// counters and observers. Clone it into each layer; "shared" is this type.
 ///
 /// Overrides by status or error type belong to the rules before they are shared
-/// (`http().status(404, ErrorClass::Transient)`, [`AdjustExt::adjust`](crate::AdjustExt::adjust));
+/// (`http().status(404, ErrorClass::Transient)`, [`RulesExt::adjust`](crate::RulesExt::adjust));
 /// overrides by class, reason or operation can be set here at run time. Reading takes no lock.
 ///
 /// ```

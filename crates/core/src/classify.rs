@@ -220,7 +220,7 @@ pub struct ClassifyFn<F> {
 ///
 /// The bound sits on this constructor, so a bare `|outcome|` is enough to ask `is_ok()`; name the
 /// side whose methods are called. For the protocol's facts with verdicts of your own, adjust the
-/// protocol's rules instead ([`AdjustExt::adjust`]).
+/// protocol's rules instead ([`RulesExt::adjust`](crate::RulesExt::adjust)).
 ///
 /// ```
 /// use tower_triage_core::{classify_fn, Classify, ErrorClass, Verdict};
@@ -253,76 +253,5 @@ impl<Req, F> Describe<Req> for ClassifyFn<F> {}
 impl<F> fmt::Debug for ClassifyFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClassifyFn({})", std::any::type_name::<F>())
-    }
-}
-
-/// Rules whose verdicts a closure may replace; see [`AdjustExt::adjust`].
-#[derive(Clone, Copy)]
-pub struct Adjusted<R, F> {
-    rules: R,
-    f: F,
-}
-
-/// Adjusts verdicts and keeps the rest of the rules: facts about requests, notes, explanations.
-pub trait AdjustExt: Sized {
-    /// These rules, with `f` having the last word: it gets the outcome and the rules' verdict.
-    fn adjust<Res, E, F>(self, f: F) -> Adjusted<Self, F>
-    where
-        F: Fn(Result<&Res, &E>, Verdict) -> Verdict,
-    {
-        Adjusted { rules: self, f }
-    }
-}
-
-impl<P, Q> AdjustExt for Halves<P, Q> {}
-
-impl<Res, E, R, F> Classify<Res, E> for Adjusted<R, F>
-where
-    R: Classify<Res, E>,
-    F: Fn(Result<&Res, &E>, Verdict) -> Verdict,
-{
-    fn classify(&self, outcome: Result<&Res, &E>) -> Verdict {
-        (self.f)(outcome, self.rules.classify(outcome))
-    }
-
-    fn annotate(&self, outcome: Result<&mut Res, &mut E>, note: &Note) -> bool {
-        self.rules.annotate(outcome, note)
-    }
-
-    fn explain(&self, outcome: Result<&Res, &E>, out: &mut dyn fmt::Write) {
-        self.rules.explain(outcome, out);
-    }
-}
-
-impl<Req, R: Describe<Req>, F> Describe<Req> for Adjusted<R, F> {
-    fn operation(&self, request: &Req) -> crate::Operation {
-        self.rules.operation(request)
-    }
-    fn repeatable(&self, request: &Req) -> bool {
-        self.rules.repeatable(request)
-    }
-    fn unit_of_work(&self, request: &Req) -> bool {
-        self.rules.unit_of_work(request)
-    }
-    fn key(&self, request: &Req) -> crate::Key {
-        self.rules.key(request)
-    }
-    fn deadline(&self, request: &Req) -> Option<tokio::time::Instant> {
-        self.rules.deadline(request)
-    }
-    fn request_id(&self, request: &Req) -> Option<crate::Label> {
-        self.rules.request_id(request)
-    }
-    fn trace(&self, request: &Req) -> Option<crate::TraceParent> {
-        self.rules.trace(request)
-    }
-    fn target(&self, request: &Req) -> crate::Target {
-        self.rules.target(request)
-    }
-}
-
-impl<R: fmt::Debug, F> fmt::Debug for Adjusted<R, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adjusted").field("rules", &self.rules).finish_non_exhaustive()
     }
 }

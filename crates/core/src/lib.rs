@@ -58,6 +58,7 @@ mod note;
 mod observation;
 mod random;
 mod rejection;
+mod rules_ext;
 mod share;
 mod trace;
 mod verdict;
@@ -71,8 +72,8 @@ pub use self::{
     class::{ClassSet, ErrorClass, EscalateWhen, RetryRule, Vote},
     classifier::Classifier,
     classify::{
-        AdjustExt, Adjusted, AnyOk, Classify, ClassifyError, ClassifyFn, ClassifyResponse, Halves,
-        OwnError, ToFailure, classify_fn,
+        AnyOk, Classify, ClassifyError, ClassifyFn, ClassifyResponse, Halves, OwnError, ToFailure,
+        classify_fn,
     },
     classify_layer::{ClassifyLayer, ClassifyService},
     clock::{Clock, wall_clock},
@@ -85,6 +86,7 @@ pub use self::{
     observation::{Fingerprint, Observation},
     random::Random,
     rejection::CircuitOpen,
+    rules_ext::{Adjusted, Described, RequestFacts, RulesExt},
     share::Shared,
     trace::TraceParent,
     verdict::{Disposition, Failure, RetryAfter, ServerWord, Verdict},

@@ -242,3 +242,29 @@ proptest! {
         prop_assert_eq!(Label::<20>::new(&text), Label::<20>::from_parts(&[&text[..cut], &text[cut..]]));
     }
 }
+
+/// A closure's last word and a closure's facts, over any rules, in any order; the rest of the rules
+/// stays.
+#[tokio::test]
+async fn rules_are_changed_by_closures() {
+    use tower_triage_core::{Classify, Describe, RequestFacts, RulesExt, classify_fn};
+
+    let rules = common::rules()
+        .describe(|n: &u32| RequestFacts::new("count").repeatable(n % 2 == 0).key("even"))
+        .adjust(|outcome: Result<&u32, &AnyError>, verdict| match outcome {
+            Ok(0) => ErrorClass::Transient.into(),
+            _ => verdict,
+        });
+    assert_eq!(rules.classify(Ok(&0)), ErrorClass::Transient.into());
+    let error = AnyError::from(reset("x"));
+    assert_eq!(rules.classify(Err(&error)).failure().unwrap().reason, "connection_reset");
+    assert_eq!((rules.repeatable(&2), rules.repeatable(&3)), (true, false));
+    assert_eq!((rules.operation(&1), rules.key(&1)), ("count".into(), "even".into()));
+    assert!(rules.unit_of_work(&1) && rules.deadline(&1).is_none());
+
+    let closure = classify_fn(|_: Result<&u32, &AnyError>| Verdict::Success)
+        .describe(|_: &u32| RequestFacts::new("nothing").target("nowhere"));
+    assert!(closure.classify(Err(&error)).is_success());
+    assert_eq!(closure.target(&1), "nowhere");
+    assert_eq!(closure.key(&1), "nothing", "the operation is the key");
+}

@@ -88,6 +88,6 @@ pub use self::{
     reject::Unavailable,
     replay::HttpReplay,
     request::RequestHead,
-    rules::{HttpRules, HttpRulesExt, HttpStatus, http},
+    rules::{HttpRules, HttpRulesExt, HttpStatus, ResponseHead, http},
     transport::{Http2Fact, Http2Frame, TransportFact, transport_failure},
 };

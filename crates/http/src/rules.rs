@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 use tower_triage_core::{
     ClassifyResponse, Describe, ErrorClass, Failure, Halves, Key, Label, Note, Notes, Operation,
@@ -43,6 +43,20 @@ pub fn http() -> HttpRules {
 /// Reads a fact from a request.
 type ReadFrom<Fact> = dyn Fn(RequestHead<'_>) -> Fact + Send + Sync;
 
+/// Judges a response by its head; `None` leaves it to the rules.
+type JudgeResponse = dyn Fn(ResponseHead<'_>) -> Option<Verdict> + Send + Sync;
+
+/// The parts of a response that the rules look at: all but the body.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// Extensions.
+    pub extensions: &'a Extensions,
+}
+
 /// Judges any `http::Response`, whatever its body, by status and headers, and reads the facts of
 /// any `http::Request`.
 ///
@@ -54,6 +68,7 @@ pub struct HttpStatus {
     overrides: Vec<(u16, Option<ErrorClass>)>,
     operation: Option<Arc<ReadFrom<Option<Operation>>>>,
     key: Option<Arc<ReadFrom<Key>>>,
+    response: Option<Arc<JudgeResponse>>,
     fallback_header: Option<HeaderName>,
 }
 
@@ -75,6 +90,27 @@ pub trait HttpRulesExt: Sized {
     #[must_use]
     fn success(self, status: u16) -> Self {
         self.adjust_status(|half| half.set(status, None))
+    }
+
+    /// Judges responses with `f`, whatever their body's type; where it gives `None` the rules decide.
+    /// Comes before overrides by status.
+    ///
+    /// ```
+    /// use tower_triage_core::{ErrorClass, Verdict};
+    /// use tower_triage_http::{HttpRulesExt, ResponseHead, http};
+    ///
+    /// let rules = http().response_by(|response: ResponseHead<'_>| {
+    ///     let failed = response.headers.contains_key("x-failed");
+    ///     failed.then(|| Verdict::from(ErrorClass::Transient))
+    /// });
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    fn response_by(
+        self,
+        f: impl Fn(ResponseHead<'_>) -> Option<Verdict> + Send + Sync + 'static,
+    ) -> Self {
+        self.adjust_status(|half| half.response = Some(Arc::new(f)))
     }
 
     /// Names operations with `f`, for instance by a router's matched path; where it gives `None`
@@ -152,6 +188,10 @@ impl<B> ClassifyResponse<http::Response<B>> for HttpStatus {
             return verdict;
         }
         let status = response.status();
+        let head = ResponseHead { status, headers: response.headers(), extensions };
+        if let Some(verdict) = self.response.as_ref().and_then(|f| f(head)) {
+            return verdict;
+        }
         if self.is_plain_success(status) {
             // The happy path reads no clock.
             return Verdict::Success;

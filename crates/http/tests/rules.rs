@@ -5,7 +5,7 @@ use http::{HeaderName, Response};
 use tower_triage_core::{
     AnyError, Classify, ClassifyResponse, Disposition, ErrorClass, Failure, Note, Notes, Verdict,
 };
-use tower_triage_http::{BodyPrefix, HttpRulesExt, http};
+use tower_triage_http::{BodyPrefix, HttpRulesExt, ResponseHead, http};
 
 fn status(code: u16) -> Response<()> {
     Response::builder().status(code).body(()).unwrap()
@@ -75,4 +75,21 @@ fn an_explanation_shows_the_status_and_no_value() {
     let mut text = String::new();
     http().response.explain(&response, &mut text);
     assert_eq!(text, "503 Service Unavailable");
+}
+
+/// A closure on the head comes first, for any body type; what it leaves open the rules decide.
+#[test]
+fn a_closure_judges_responses_by_their_head() {
+    let rules = http().status(200, ErrorClass::Quota).response_by(|response: ResponseHead<'_>| {
+        response.headers.contains_key("x-ok").then_some(Verdict::Success)
+    });
+    let mut response = status(503);
+    response.headers_mut().insert("x-ok", "1".parse().unwrap());
+    let class = |response: &Response<()>| {
+        let outcome: Result<_, &std::convert::Infallible> = Ok(response);
+        rules.classify(outcome).failure().map(|failure| failure.class)
+    };
+    assert_eq!(class(&response), None);
+    assert_eq!(class(&status(503)), Some(ErrorClass::Transient));
+    assert_eq!(class(&status(200)), Some(ErrorClass::Quota));
 }

@@ -15,9 +15,13 @@ use tower_triage_core::{
 
 pub(crate) type Rules = Halves<AnyOk, Chain>;
 
+pub(crate) const fn rules() -> Rules {
+    Halves { response: AnyOk, error: Chain }
+}
+
 /// A classifier and what its observer saw.
 pub(crate) fn classifier() -> (Classifier<Rules>, Seen) {
-    let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    let classifier = Classifier::new(rules());
     let seen = Seen::default();
     classifier.observe(seen.clone());
     (classifier, seen)

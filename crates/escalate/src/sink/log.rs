@@ -11,7 +11,8 @@ use crate::{Escalation, Priority};
 /// Writes each escalation as one `tracing` event with target `tower_triage::escalation`: low
 /// priority at `INFO`, medium at `WARN`, high and critical at `ERROR`.
 ///
-/// It always takes: whether somebody reads the log is not its knowledge.
+/// Where no subscriber takes such an event (none is installed, or the level is off), it writes one
+/// line to the standard error instead: an escalation is never dropped without a word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogSink;
 
@@ -39,6 +40,18 @@ macro_rules! event {
     };
 }
 
+/// Does anybody take events of this priority? A level is part of the static question, too.
+fn is_heard(priority: Priority) -> bool {
+    const TARGET: &str = "tower_triage::escalation";
+    match priority {
+        Priority::Low => tracing::enabled!(target: TARGET, tracing::Level::INFO),
+        Priority::Medium => tracing::enabled!(target: TARGET, tracing::Level::WARN),
+        Priority::High | Priority::Critical => {
+            tracing::enabled!(target: TARGET, tracing::Level::ERROR)
+        }
+    }
+}
+
 impl Service<Escalation> for LogSink {
     type Response = ();
     type Error = Infallible;
@@ -49,6 +62,10 @@ impl Service<Escalation> for LogSink {
     }
 
     fn call(&mut self, escalation: Escalation) -> Self::Future {
+        if !is_heard(escalation.priority) {
+            let Escalation { id, summary, detail, .. } = &escalation;
+            eprintln!("tower-triage: escalation {id}: {summary}: {detail}");
+        }
         // A level is part of an event's static description, so each needs an event of its own.
         match escalation.priority {
             Priority::Low => event!(INFO, escalation),
