@@ -28,8 +28,8 @@ async fn poll_orders(url: &str) -> Result<(), BoxError> {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let address = flaky_server::start().await?;
-    let orders = poll_orders(&format!("http://{address}/orders"));
-    let (polled, incident) = tower_triage::incident::scope(orders).await;
+    let url = format!("http://{address}/orders");
+    let (polled, incident) = tower_triage::incident::scope(poll_orders(&url)).await;
     polled?;
     let incident = incident.ok_or("the first attempt should have failed")?;
     println!("{}", incident.timeline(40));
