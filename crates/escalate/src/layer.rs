@@ -57,7 +57,8 @@ impl<R, D, E> EscalateLayer<R, D, E> {
     }
 
     /// Adds what you know to each escalation before it is addressed: fields of the context, impact,
-    /// suggestion, another priority. Runs on the failure path; must not block.
+    /// suggestion, another priority. Runs on the failure path, maybe from a `Drop`; must not block.
+    /// A panic is caught and logged, and the escalation goes on as it is then.
     #[must_use]
     pub fn enrich(mut self, f: impl Fn(&mut Escalation) + Send + Sync + 'static) -> Self {
         self.core.reporter.enrich = Some(Arc::new(f));

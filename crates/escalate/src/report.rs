@@ -1,9 +1,10 @@
 //! What a layer does to have somebody told, without its type parameters.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tower_triage_core::incident::{self, Deferred};
+use tower_triage_core::incident::{self, Deferred, Handover};
 use tower_triage_core::{Failure, Incident};
 
 use crate::desk::Desk;
@@ -44,7 +45,11 @@ impl Reporter {
         let opened = write::circuit_opened(incident);
         escalation.priority = self.desk.priority(escalation.class, opened);
         if let Some(enrich) = &self.enrich {
-            incident::run_detached(|| enrich(&mut escalation));
+            // Maybe from a `Drop`, even while unwinding: a panic here would abort the process.
+            let run = AssertUnwindSafe(|| incident::run_detached(|| enrich(&mut escalation)));
+            if catch_unwind(run).is_err() {
+                tracing::error!("tower-triage: enrich panicked; the escalation goes on without it");
+            }
         }
         escalation
     }
@@ -58,7 +63,9 @@ impl Reporter {
         let Some(incident) = self.incident(facts) else { return };
         if let Some(failure) = self.policy.due(&incident, None, Outcome::Abandoned) {
             incident::take_over();
-            self.desk.enqueue(self.write(facts, &incident, failure, Outcome::Abandoned, None));
+            let escalation = self.write(facts, &incident, failure, Outcome::Abandoned, None);
+            // The incident ends as abandoned whatever comes of it; the desk's counters tell.
+            self.desk.enqueue(escalation);
         }
     }
 }
@@ -85,15 +92,22 @@ impl Deferred for LeftBehind {
         self.urgent
     }
 
-    fn run(self: Box<Self>, incident: &Incident) {
+    fn run(self: Box<Self>, incident: &Incident) -> Handover {
         let Self { reporter, facts, .. } = *self;
         let outcome = Outcome::of(incident.resolution);
         let leaving = match outcome {
             Outcome::Failed | Outcome::Forced => incident.failure,
             Outcome::Recovered | Outcome::Abandoned => None,
         };
-        if let Some(failure) = reporter.policy.due(incident, leaving, outcome) {
-            reporter.desk.enqueue(reporter.write(&facts, incident, failure, outcome, None));
+        match reporter.policy.due(incident, leaving, outcome) {
+            None => Handover::NotDue,
+            Some(failure) => {
+                let escalation = reporter.write(&facts, incident, failure, outcome, None);
+                match reporter.desk.enqueue(escalation) {
+                    0 => Handover::Lost,
+                    receivers => Handover::Told(receivers),
+                }
+            }
         }
     }
 }

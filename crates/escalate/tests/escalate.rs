@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use common::{Broken, Memory, Order, Receipt, Script, classifier, desk, receipt, shop, to_human};
@@ -190,6 +191,31 @@ async fn an_abandoned_call_is_neutral_unless_it_met_what_must_be_told_at_once() 
         desk.idle().await;
         let outcomes = sink.taken().into_iter().map(|told| told.outcome).collect::<Vec<_>>();
         assert_eq!(outcomes, vec![Outcome::Abandoned; told]);
+    }
+}
+
+/// `enrich` runs from the drop of the call, here even while a panic of the inner service unwinds:
+/// a second panic that got out would abort the process.
+#[tokio::test]
+async fn a_panic_in_enrich_stays_in_the_escalation() {
+    for inner_panics in [false, true] {
+        let sink = Memory::default();
+        let (desk, classifier) = (desk(&sink), classifier());
+        let mut service = EscalateLayer::new(classifier.clone(), desk.clone())
+            .enrich(|escalation| {
+                escalation.summary = "half done".into();
+                panic!("enrich");
+            })
+            .layer(Stuck { classifier, class: ErrorClass::Internal });
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            let mut call = tokio_test::task::spawn(service.call(Order::default()));
+            assert!(call.poll().is_pending());
+            assert!(!inner_panics, "the inner service");
+        }));
+        assert_eq!(dropped.is_err(), inner_panics);
+        desk.idle().await;
+        assert_eq!(sink.one().outcome, Outcome::Abandoned);
+        assert_eq!(sink.one().summary, "half done", "it goes on as it is");
     }
 }
 
