@@ -190,11 +190,11 @@ impl<R> Classifier<R> {
     ) where
         R: Classify<Res, E>,
     {
-        let Some(attempt) = scope::note_attempt() else { return };
+        let Some(attempt) = scope::note_attempt(failure.class) else { return };
         self.count_failure(failure.class);
         let detail = self.explain(outcome);
         self.step(operation, layer, StepKind::Failed { attempt, failure, detail });
-        scope::mark_noted();
+        scope::mark_noted(failure.class);
     }
 
     /// Records that an attempt succeeded, if an earlier one of this call failed.
@@ -216,7 +216,7 @@ impl<R> Classifier<R> {
         let breaker = crate::Label::new(rejection.name());
         let retry_after = rejection.retry_after();
         self.step(operation, layer, StepKind::Rejected { breaker, retry_after });
-        scope::mark_noted();
+        scope::mark_noted(ErrorClass::Rejected);
         scope::mark_rejected();
     }
 
@@ -224,9 +224,8 @@ impl<R> Classifier<R> {
     /// failed fallback), unless a layer below counted it.
     #[cold]
     pub fn count_unnoted(&self, class: ErrorClass) {
-        if scope::note_attempt().is_some() {
+        if scope::note_attempt(class).is_some() {
             self.count_failure(class);
-            scope::mark_noted();
         }
     }
 
@@ -255,7 +254,7 @@ impl<R> Classifier<R> {
 }
 
 /// One event per step: warnings for what a person may have to look at, debug for the rest.
-fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
+pub(crate) fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
     let error_type = kind.class().map(ErrorClass::as_str);
     let (operation, layer, outcome) = (operation.as_str(), layer.as_str(), kind.outcome());
     match kind {

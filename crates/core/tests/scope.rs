@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Seen, Watch, classifier, failing, until};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_triage_core::incident::{self, Deferred, Incident};
+use tower_triage_core::incident::{self, Deferred, Handover, Incident};
 use tower_triage_core::{AnyError, ErrorClass, Resolution, StepKind};
 
 #[tokio::test]
@@ -212,8 +212,9 @@ impl Deferred for Letter {
     fn urgent(&self) -> bool {
         self.0
     }
-    fn run(self: Box<Self>, _: &Incident) {
+    fn run(self: Box<Self>, _: &Incident) -> Handover {
         self.1.store(true, Ordering::Relaxed);
+        Handover::Told(1)
     }
 }
 
@@ -227,7 +228,7 @@ async fn deferred_work_runs_if_the_call_fails_and_is_withdrawn_if_it_goes_on() {
             .layer(Watch::new(&classifier).after(move || {
                 incident::defer(Box::new(Letter(urgent, &SENT))).ok().unwrap();
                 if withdraw {
-                    incident::next_attempt();
+                    drop(incident::next_attempt());
                 }
             }))
             .map_result(move |r: Result<u32, AnyError>| if fail { r } else { Ok(r.unwrap_or(0)) })

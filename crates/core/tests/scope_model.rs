@@ -91,7 +91,7 @@ fn poll(prepared: Prepared<'_>, classifier: &Classifier<Rules>, asked: &mut Aske
                 if outcome.is_ok() || incident::exhausted_below() {
                     break;
                 }
-                incident::next_attempt();
+                drop(incident::next_attempt());
                 let again = incident::calling(|| call(child));
                 outcome = poll(again, classifier, asked);
                 note(classifier, &outcome);

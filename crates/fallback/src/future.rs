@@ -9,7 +9,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
-use tower_triage_core::incident::{self, LayerKind, Scope, StepKind};
+use tower_triage_core::incident::{self, InFallback, LayerKind, Scope, StepKind};
 use tower_triage_core::{Classify, ErrorClass, Failure, Note, Operation, Shared, Verdict};
 
 use crate::chain::{About, Call, Steps};
@@ -57,6 +57,8 @@ struct Trying<Res, E> {
     limit: Option<Pin<Box<Sleep>>>,
     failure: Failure,
     outcome: Result<Res, E>,
+    /// Dropped with the future, the scope forgets the step.
+    in_fallback: InFallback,
 }
 
 /// What follows an outcome.
@@ -170,7 +172,7 @@ impl<R, T, K> Core<R, T, K> {
             }
             Verdict::Failure(failure) => {
                 self.classifier.note_failure(call.operation, LAYER, failure, outcome.as_ref());
-                self.try_from(0, call, failure, outcome)
+                self.try_from(0, call, failure, outcome, None)
             }
         }
     }
@@ -183,6 +185,7 @@ impl<R, T, K> Core<R, T, K> {
         call: &Call<'_, S, Req, K>,
         failure: Failure,
         outcome: Result<S::Response, S::Error>,
+        mut in_fallback: Option<InFallback>,
     ) -> Next<T::Future, S::Response, S::Error>
     where
         S: Service<Req>,
@@ -191,28 +194,31 @@ impl<R, T, K> Core<R, T, K> {
         T: Steps<S, Req, K>,
     {
         let mut index = first;
-        let mut concerned = first > 0;
         while let Some(about) = self.steps.about(index) {
             if about.classes.contains(failure.class) {
-                concerned = true;
-                incident::begin_fallback();
+                let trying_now = in_fallback.take().unwrap_or_else(incident::begin_fallback);
+                trying_now.next_step();
                 let failed = Failed { failure, outcome: outcome.as_ref() };
                 match self.steps.start(index, call, failed) {
                     Ok(future) => {
-                        let trying = Trying { index, about, limit: None, failure, outcome };
+                        let in_fallback = trying_now;
+                        let trying =
+                            Trying { index, about, limit: None, failure, outcome, in_fallback };
                         return Next::Try(trying, future);
                     }
                     Err(why) => {
                         let (step, by) = (position(index), about.kind);
                         let skipped = StepKind::FallbackSkipped { step, by, why };
                         self.classifier.step(call.operation, LAYER, skipped);
+                        in_fallback = Some(trying_now);
                     }
                 }
             }
             index += 1;
         }
-        if concerned {
-            self.end(failure.class, false);
+        if in_fallback.is_some() {
+            // Dropped on return: the primary failure is on its way up again.
+            self.handle.count(failure.class, false);
         }
         Next::Return { success: false, outcome }
     }
@@ -231,7 +237,7 @@ impl<R, T, K> Core<R, T, K> {
         K: Keep<S, Req>,
         T: Steps<S, Req, K>,
     {
-        let Trying { index, about, failure, outcome, .. } = trying;
+        let Trying { index, about, failure, outcome, in_fallback, .. } = trying;
         let (step, by, covers) = (position(index), about.kind, failure.class);
         let (failed, detail) = match answer {
             None => (
@@ -244,7 +250,8 @@ impl<R, T, K> Core<R, T, K> {
                     let answered = StepKind::FallbackAnswered { step, by, covers, detail };
                     self.classifier.step(call.operation, LAYER, answered);
                     self.classifier.annotate(&mut answer, &Note::Fallback(covers));
-                    self.end(covers, true);
+                    in_fallback.answered();
+                    self.handle.count(covers, true);
                     return Next::Return { success: true, outcome: answer };
                 }
                 Verdict::Failure(failed) => (failed, self.classifier.explain(answer.as_ref())),
@@ -253,12 +260,7 @@ impl<R, T, K> Core<R, T, K> {
         self.classifier.count_unnoted(failed.class);
         let kind = StepKind::FallbackFailed { step, by, failure: failed, detail };
         self.classifier.step(call.operation, LAYER, kind);
-        self.try_from(index + 1, call, failure, outcome)
-    }
-
-    fn end(&self, class: ErrorClass, answered: bool) {
-        incident::end_fallback(answered);
-        self.handle.count(class, answered);
+        self.try_from(index + 1, call, failure, outcome, Some(in_fallback))
     }
 }
 

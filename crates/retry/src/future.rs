@@ -10,7 +10,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
-use tower_triage_core::incident::{self, Scope};
+use tower_triage_core::incident::{self, Aside, Scope};
 use tower_triage_core::{
     CircuitOpen, Classify, Failure, LayerKind, Operation, Refusal, Shared, StepKind, Verdict,
 };
@@ -125,12 +125,15 @@ struct Later<T, O, L, A> {
     /// The last outcome of the service, kept until the next one: returned if that one is a
     /// rejection of our own, or if there is no next one.
     last: Option<(Failure, O)>,
+    /// What layers said of `last`, once a new attempt has begun.
+    aside: Option<Aside>,
     pause: Pause<L, A>,
 }
 
 impl<T, O, L, A> Default for Later<T, O, L, A> {
     fn default() -> Self {
-        Self { progress: Progress::default(), next: None, last: None, pause: Pause::default() }
+        let (progress, pause) = (Progress::default(), Pause::default());
+        Self { progress, next: None, last: None, aside: None, pause }
     }
 }
 
@@ -369,7 +372,7 @@ where
     fn set_aside(&mut self, failure: Failure, outcome: Outcome<S, P::Sent>) {
         let later = self.later.get_or_insert_default();
         if !outlives(later.last.as_ref().map(|(last, _)| last), &failure) {
-            later.last = Some((failure, outcome));
+            (later.last, later.aside) = (Some((failure, outcome)), None);
         }
         // A refresh that fails ends the call with this outcome.
         if !later.pause.is_refreshing() {
@@ -394,6 +397,25 @@ where
         }
     }
 
+    /// What comes up next is a new outcome. What was said of the last one stays with it.
+    fn begin_anew(&mut self) {
+        let aside = incident::next_attempt();
+        let later = self.later.get_or_insert_default();
+        if later.last.is_some() {
+            later.aside.get_or_insert(aside);
+        }
+    }
+
+    /// The outcome that was kept is returned: what was said of it is said again.
+    fn take_last(&mut self) -> Option<Outcome<S, P::Sent>> {
+        let later = self.later.as_mut()?;
+        let (_, last) = later.last.take()?;
+        if let Some(aside) = later.aside.take() {
+            aside.restore();
+        }
+        Some(last)
+    }
+
     /// Says why there is no further attempt, and gives the outcome to return.
     fn give_up(
         &mut self,
@@ -402,20 +424,21 @@ where
         outcome: Outcome<S, P::Sent>,
     ) -> Outcome<S, P::Sent> {
         self.step(StepKind::NotRetried { why });
-        let last = self.later.as_mut().and_then(|later| later.last.take());
-        let outcome = match last {
-            // What is returned could be repeated, but the way to it is closed.
-            Some((before, last)) if outlives(Some(&before), &failure) => last,
-            _ if used_up(why) => outcome,
-            _ => return outcome,
+        let before = self.later.as_ref().and_then(|later| later.last.as_ref());
+        // What is returned could be repeated, but the way to it is closed.
+        let kept = match outlives(before.map(|(before, _)| before), &failure) {
+            true => self.take_last(),
+            false => None,
         };
-        incident::mark_exhausted();
-        outcome
+        if kept.is_some() || used_up(why) {
+            incident::mark_exhausted();
+        }
+        kept.unwrap_or(outcome)
     }
 
     /// Gives the last outcome, if it still exists: no further attempt is made.
     fn break_off(&mut self, why: Refusal) -> Option<Outcome<S, P::Sent>> {
-        let (_, last) = self.later.as_mut()?.last.take()?;
+        let last = self.take_last()?;
         self.step(StepKind::NotRetried { why });
         if used_up(why) {
             incident::mark_exhausted();
@@ -466,9 +489,9 @@ where
         }
         // What comes up next is a new outcome.
         match ready!(ready) {
-            Ok(()) => incident::next_attempt(),
+            Ok(()) => self.begin_anew(),
             Err(error) => {
-                incident::next_attempt();
+                self.begin_anew();
                 let outcome = Err(error);
                 let verdict = self.core.classifier.judge(&self.about.operation, outcome.as_ref());
                 if let Verdict::Failure(failure) = verdict {

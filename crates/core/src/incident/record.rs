@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::class::{ClassSet, ErrorClass};
-use crate::incident::scope::Deferred;
+use crate::incident::scope::{Deferred, Handover};
 use crate::incident::{
     Incident, IncidentId, Labels, LayerKind, Observer, Resolution, Step, StepKind,
 };
@@ -23,35 +23,50 @@ pub(crate) struct Record {
     /// Whose incident it is: set by the first step of the call's own, so that a record made only of
     /// the steps of nested calls is not reported to the nested calls' observers.
     pub(crate) observers: Option<Arc<Observers>>,
-    pub(crate) deferred: Option<Box<dyn Deferred>>,
-    pub(crate) marks: Marks,
-}
-
-/// What the layers of one call tell each other.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Marks {
-    /// The outcome that is on its way up has been recorded and counted.
-    pub(crate) noted: bool,
-    /// What the layers below say of the outcome on its way up.
+    /// What is said of the outcome on its way up.
     pub(crate) told: Told,
-    /// A fallback is being tried; holds what was told of the primary.
-    pub(crate) in_fallback: Option<Told>,
+    /// Work for the end of the call that nothing takes back.
+    pub(crate) urgent: Option<Box<dyn Deferred>>,
+    /// How many fallback steps are being tried, one inside another: what fails in them does not
+    /// decide.
+    pub(crate) fallbacks: u32,
+    pub(crate) ended_by: EndedBy,
     /// A breaker opened during this call.
     pub(crate) circuit_opened: bool,
+}
+
+/// What the layers below say of one outcome. It goes where the outcome goes: a retry or a fallback
+/// that keeps an outcome keeps this with it.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Is it recorded and counted?
+    pub(crate) noted: Noted,
+    /// A retry used up what it had.
+    pub(crate) exhausted: bool,
+    /// A breaker of ours made it: it refused to send.
+    pub(crate) rejected: bool,
+    /// It opened a breaker, which lets nothing pass for so long.
+    pub(crate) blocked: Option<Duration>,
+    /// Work for the end of the call, should it end with this outcome.
+    pub(crate) deferred: Option<Box<dyn Deferred>>,
+}
+
+/// Which outcome was recorded last, as far as layers can tell: one made by a layer in between (a
+/// time limit, a mapping) has another class, and is recorded in its own right.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Noted {
+    #[default]
+    Nothing,
+    Failed(ErrorClass),
+    Succeeded,
+}
+
+/// What made the success that the call ends with.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct EndedBy {
     pub(crate) fallback: bool,
     pub(crate) forced: bool,
     pub(crate) escalated: bool,
-}
-
-/// What the layers below say of one outcome, for a retry above.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Told {
-    /// A retry used up what it had.
-    pub(crate) exhausted: bool,
-    /// A breaker of ours refused to send.
-    pub(crate) rejected: bool,
-    /// A breaker opened, and lets nothing pass for so long.
-    pub(crate) blocked: Option<Duration>,
 }
 
 impl Record {
@@ -74,8 +89,11 @@ impl Record {
             },
             begun,
             observers: None,
-            deferred: None,
-            marks: Marks::default(),
+            told: Told::default(),
+            urgent: None,
+            fallbacks: 0,
+            ended_by: EndedBy::default(),
+            circuit_opened: false,
         })
     }
 
@@ -89,7 +107,7 @@ impl Record {
         match &kind {
             StepKind::Failed { attempt, failure, .. } => {
                 incident.attempts = incident.attempts.max(*attempt);
-                if self.marks.in_fallback.is_none() {
+                if self.fallbacks == 0 {
                     incident.failure = Some(*failure);
                 }
                 incident.classes = incident.classes.with(failure.class);
@@ -104,11 +122,11 @@ impl Record {
             StepKind::FallbackFailed { failure, .. } => {
                 incident.classes = incident.classes.with(failure.class);
             }
-            StepKind::FallbackAnswered { .. } => self.marks.fallback = true,
-            StepKind::CircuitOpened { .. } => self.marks.circuit_opened = true,
-            StepKind::Escalated { .. } => self.marks.escalated = true,
+            StepKind::FallbackAnswered { .. } => self.ended_by.fallback = true,
+            StepKind::CircuitOpened { .. } => self.circuit_opened = true,
+            StepKind::Escalated { .. } => self.ended_by.escalated = true,
             StepKind::NotRecorded => incident.not_recorded = true,
-            StepKind::ForcedFinish => self.marks.forced = true,
+            StepKind::ForcedFinish => self.ended_by.forced = true,
             StepKind::Waiting { .. }
             | StepKind::NotRetried { .. }
             | StepKind::Nudged { .. }
@@ -137,30 +155,44 @@ impl Record {
     /// The resolution of a call that ended with `success`.
     pub(crate) fn resolution(&self, success: bool) -> Resolution {
         match success {
-            true if self.marks.forced => Resolution::ForcedFinish,
-            true if self.marks.fallback => Resolution::AnsweredByFallback,
+            true if self.ended_by.forced => Resolution::ForcedFinish,
+            true if self.ended_by.fallback => Resolution::AnsweredByFallback,
             true if self.incident.failure.is_none() => Resolution::Nested,
             true => Resolution::RecoveredByRetry,
-            false if self.marks.escalated => Resolution::Escalated,
+            false if self.ended_by.escalated => Resolution::Escalated,
             false => Resolution::Failed,
         }
     }
 
     /// Ends the incident: deferred work runs, observers hear of it.
     pub(crate) fn end(&mut self, resolution: Resolution) -> Incident {
-        let failed = matches!(resolution, Resolution::Failed | Resolution::Escalated);
         self.incident.resolution = resolution;
         self.incident.elapsed = self.begun.elapsed();
-        if let Some(work) = self.deferred.take().filter(|work| failed || work.urgent()) {
-            if resolution == Resolution::Failed {
-                self.incident.resolution = Resolution::Escalated;
-            }
-            guarded(|| work.run(&self.incident));
+        let failed = matches!(resolution, Resolution::Failed | Resolution::Escalated);
+        let last = self.told.deferred.take().filter(|_| failed);
+        if let Some(work) = self.urgent.take().or(last) {
+            self.hand_over(work);
         }
         if let Some(observers) = &self.observers {
             tell(observers, |observer| observer.incident(&self.incident));
         }
         self.incident.clone()
+    }
+
+    /// Runs the work that was left for the end, and writes down what came of it.
+    fn hand_over(&mut self, work: Box<dyn Deferred>) {
+        let step = match guarded(|| work.run(&self.incident)) {
+            Some(Handover::NotDue) => return,
+            Some(Handover::Told(receivers)) => StepKind::Escalated { receivers },
+            Some(Handover::Lost) | None => StepKind::NotRecorded,
+        };
+        if let (StepKind::Escalated { .. }, Resolution::Failed) = (&step, self.incident.resolution)
+        {
+            self.incident.resolution = Resolution::Escalated;
+        }
+        crate::classifier::emit(&self.incident.operation, LayerKind::Escalate, &step);
+        let observers = self.observers.clone().unwrap_or_default();
+        self.push(&observers, LayerKind::Escalate, step);
     }
 }
 
@@ -183,9 +215,11 @@ fn tell(observers: &Observers, f: impl Fn(&dyn Observer)) {
 }
 
 /// Runs foreign code outside the scope; a panic in it must not become the caller's.
-fn guarded(f: impl FnOnce()) {
+fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     let run = std::panic::AssertUnwindSafe(|| crate::incident::run_detached(f));
-    if std::panic::catch_unwind(run).is_err() {
+    let result = std::panic::catch_unwind(run);
+    if result.is_err() {
         tracing::error!("tower-triage: an observer or an escalation panicked; the call goes on");
     }
+    result.ok()
 }

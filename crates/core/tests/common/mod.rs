@@ -170,7 +170,7 @@ impl<F: Future<Output = Result<u32, AnyError>>> Future for WatchedFuture<F> {
         if let Some(failure) = verdict.failure() {
             for n in 0..this.watch.failures {
                 if n > 0 {
-                    incident::next_attempt();
+                    drop(incident::next_attempt());
                 }
                 classifier.note_failure(&op, LayerKind::Retry, failure, outcome.as_ref());
             }

@@ -72,7 +72,7 @@ impl Desk {
     ///
     /// # Errors
     /// A route without receivers, without task type or to a receiver that is not among
-    /// `receivers`; a receiver without sinks; two receivers of one name.
+    /// `receivers`; a receiver without a name or without sinks; two receivers of one name.
     pub fn new(
         routes: Routes,
         receivers: impl IntoIterator<Item = Receiver>,
@@ -142,12 +142,11 @@ impl Desk {
         Delivery::new(&self.inner, self.inner.jobs(escalation), wait)
     }
 
-    /// Addresses the escalation and leaves it to the queue. Does not block. If there is no room,
-    /// [`DeskCounts::dropped`] tells.
-    pub fn enqueue(&self, escalation: Escalation) {
-        for job in self.inner.jobs(escalation) {
-            self.inner.enqueue(job);
-        }
+    /// Addresses the escalation and leaves it to the queue; gives how many deliveries found room
+    /// there. Does not block. What finds none, [`DeskCounts::dropped`] tells.
+    pub fn enqueue(&self, escalation: Escalation) -> u32 {
+        let jobs = self.inner.jobs(escalation).into_iter();
+        jobs.map(|job| u32::from(self.inner.enqueue(job))).sum()
     }
 
     /// Waits until the queue is empty and what was in it is delivered, or given up after its tries:
