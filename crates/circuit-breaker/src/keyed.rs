@@ -11,27 +11,82 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_triage_core::{Key, Label};
+use tower_triage_core::{ConfigError, Key, Label};
 
 use crate::breaker::{Breaker, nanos};
 use crate::circuit::Chance;
 use crate::settings::Settings;
 use crate::state::State;
 
-/// How a keyed breaker is bounded.
+/// How a keyed breaker is bounded: by default to 1024 circuits, each forgotten after 10 minutes
+/// without use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Unchecked"))]
 pub struct KeyedSettings {
-    /// Circuits at most; the least recently used go first. Default: 1024.
-    pub capacity: NonZeroUsize,
-    /// A circuit that was not used for so long is forgotten. Default: 10 min.
-    pub idle: Duration,
+    capacity: NonZeroUsize,
+    idle: Duration,
+}
+
+impl KeyedSettings {
+    /// At most `capacity` circuits, the least recently used go first; one that was not used for
+    /// `idle` is forgotten.
+    ///
+    /// # Errors
+    /// A capacity of zero; an idle time below 1 ms, for a circuit that is forgotten between two
+    /// calls never opens.
+    pub fn new(capacity: usize, idle: Duration) -> Result<Self, ConfigError> {
+        let capacity = NonZeroUsize::new(capacity)
+            .ok_or_else(|| ConfigError::new("capacity", 0, "must be at least 1"))?;
+        if idle < Duration::from_millis(1) {
+            return Err(ConfigError::new("idle", format!("{idle:?}"), "must be at least 1 ms"));
+        }
+        Ok(Self { capacity, idle })
+    }
+
+    /// Circuits at most.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity.get()
+    }
+
+    /// A circuit that was not used for so long is forgotten.
+    #[must_use]
+    pub const fn idle(&self) -> Duration {
+        self.idle
+    }
 }
 
 impl Default for KeyedSettings {
     fn default() -> Self {
         const CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
         Self { capacity: CAPACITY, idle: Duration::from_secs(600) }
+    }
+}
+
+/// [`KeyedSettings`] as a file has them.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Unchecked {
+    capacity: usize,
+    idle: Duration,
+}
+
+#[cfg(feature = "serde")]
+impl Default for Unchecked {
+    fn default() -> Self {
+        let KeyedSettings { capacity, idle } = KeyedSettings::default();
+        Self { capacity: capacity.get(), idle }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Unchecked> for KeyedSettings {
+    type Error = ConfigError;
+
+    fn try_from(Unchecked { capacity, idle }: Unchecked) -> Result<Self, ConfigError> {
+        Self::new(capacity, idle)
     }
 }
 
@@ -202,5 +257,32 @@ impl Keyed {
         rest.unknown = 0;
         rest.sweep_at = now.saturating_add(self.limits.idle);
         self.known.store(Arc::new(map));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_name_their_field() {
+        let field = |capacity, idle| KeyedSettings::new(capacity, idle).unwrap_err().field();
+        assert_eq!(field(0, Duration::from_secs(1)), "capacity");
+        assert_eq!(field(8, Duration::ZERO), "idle");
+        let settings = KeyedSettings::new(8, Duration::from_secs(1)).unwrap();
+        assert_eq!((settings.capacity(), settings.idle()), (8, Duration::from_secs(1)));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_file_is_checked_too() {
+        let read = |json: &str| serde_json::from_str::<KeyedSettings>(json);
+        let zero = r#"{"idle":{"secs":0,"nanos":0}}"#;
+        assert!(read(zero).unwrap_err().to_string().contains("idle"));
+        assert!(read(r#"{"capacity":0}"#).unwrap_err().to_string().contains("capacity"));
+        assert!(read(r#"{"capacities":8}"#).is_err());
+        let settings = read(r#"{"capacity":8}"#).unwrap();
+        assert_eq!((settings.capacity(), settings.idle()), (8, Duration::from_secs(600)));
+        assert_eq!(read(&serde_json::to_string(&settings).unwrap()).unwrap(), settings);
     }
 }

@@ -36,7 +36,8 @@
 //! The classifier's verdict carries a vote ([`Failure::vote`](tower_triage_core::Failure)): failures
 //! of the service count, mistakes of the client are successes, throttling and our own rejections say
 //! nothing. A dropped call is neutral too. A result counts only in the state period its call was
-//! admitted in. A readiness error of the inner service is a call that failed at once.
+//! admitted in. A readiness error of the inner service is to the circuit a call that failed at once;
+//! what the classifier counts and records is the call, where the error becomes its outcome.
 //!
 //! # Defaults
 //!
@@ -52,6 +53,11 @@
 //!
 //! It does not limit time, rate or concurrency, does not retry, spawns nothing, and has no state
 //! beyond this process. A service that is never called never closes: recovery needs traffic.
+//!
+//! Nor does it give back a readiness that it has: where the inner service was ready and the call was
+//! rejected all the same (the circuit opened in between, or it is the key's), the instance keeps what
+//! the inner service holds for it, such as the permit of a concurrency limit, for its next call. Call
+//! again or drop the instance, as with any service that was readied; one kept idle keeps others out.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

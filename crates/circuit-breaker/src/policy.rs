@@ -102,14 +102,16 @@ impl BreakerPolicy {
         self
     }
 
-    /// Asks in addition that the first and the last failure of the row lie at most this far apart.
+    /// Asks in addition that the first and the last failure of the row lie at most this far apart;
+    /// more than zero. The time of each failure that may still count is remembered.
     #[must_use]
     pub const fn consecutive_within(mut self, within: Duration) -> Self {
         self.consecutive_within = Some(within);
         self
     }
 
-    /// Rates and numbers are taken over the last `calls` recorded calls.
+    /// Rates and numbers are taken over the last `calls` recorded calls. Each failed or slow one
+    /// among them is remembered.
     #[must_use]
     pub const fn count_window(mut self, calls: u32) -> Self {
         self.window = Some(Span::Calls(calls));
@@ -247,6 +249,9 @@ impl BreakerPolicy {
         if self.slow_rate.is_some() && self.slow_call.is_none() {
             return Err(ConfigError::new("slow_call", "not set", "a slow rate needs it"));
         }
+        if self.consecutive_within == Some(Duration::ZERO) {
+            return Err(ConfigError::new("consecutive_within", "0s", "must be longer than zero"));
+        }
         if self.consecutive_within.is_some() && self.consecutive_failures.is_none() {
             let problem = "a limit on the row's time needs it";
             return Err(ConfigError::new("consecutive_failures", "not set", problem));
@@ -362,6 +367,7 @@ mod tests {
             (row().decide_by_rate(), "failure_rate"),
             (BreakerPolicy::default().slow_rate(0.5), "slow_call"),
             (row().probes(0), "probes"),
+            (row().consecutive_within(Duration::ZERO), "consecutive_within"),
             (row().decide_by_count(1, 0), "decide_by_count"),
             (row().open_for(Backoff::list([])), "open_for"),
         ];

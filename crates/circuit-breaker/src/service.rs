@@ -118,29 +118,30 @@ impl<S, R, J> CircuitBreaker<S, R, J> {
                 self.ready = Ready::Inner;
                 Poll::Ready(Ok(()))
             }
-            Err(error) => Poll::Ready(self.core.not_ready::<S::Response, _>(error)),
+            Err(error) => {
+                self.core.not_ready::<S::Response, _>(&error);
+                Poll::Ready(Err(error))
+            }
         }
     }
 }
 
 impl<R, J> Core<R, J> {
-    /// The inner service failed to become ready: a call that failed at once.
+    /// The inner service failed to become ready: to the circuit a call that failed at once. There is
+    /// no call yet, so it is no incident and not counted: whoever gives the error as the outcome of
+    /// a call notes it then.
     #[cold]
-    fn not_ready<Res, E>(&self, error: E) -> Result<(), E>
+    fn not_ready<Res, E>(&self, error: &E)
     where
         R: Classify<Res, E>,
     {
-        let mut scope = Scope::join();
-        let entered = scope.enter();
-        let mut outcome: Result<Res, E> = Err(error);
-        let verdict = self.classifier.judge(&Operation::EMPTY, outcome.as_ref());
+        let verdict = self.classifier.judge(&Operation::EMPTY, Err(error));
         let settings = &self.breakers.settings;
         let transition = self.breakers.only().and_then(|breaker| {
             let permit = breaker.admit(settings).ok()?;
             breaker.settle(settings, permit, &verdict)
         });
-        self.conclude(entered, &Operation::EMPTY, &verdict, transition, &mut outcome);
-        outcome.map(drop)
+        self.tell(&Operation::EMPTY, transition);
     }
 }
 

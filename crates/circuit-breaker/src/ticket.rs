@@ -5,6 +5,7 @@ use tower_triage_core::{Classifier, Classify, LayerKind, Operation, Shared, Step
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::breakers::{Admission, Breakers};
 use crate::state::Transition;
@@ -37,14 +38,24 @@ impl<R, J> Core<R, J> {
                 outcome.as_ref(),
             ),
         }
-        if let Some(Transition { breaker, open_for: Some(open_for), .. }) = transition {
-            let opened = StepKind::CircuitOpened { breaker, open_for };
-            self.classifier.step(operation, LayerKind::CircuitBreaker, opened);
+        if let Some(open_for) = self.tell(operation, transition) {
             if !self.breakers.config.below_balancer {
                 incident::mark_blocked(open_for);
             }
         }
         self.classifier.finish(entered, verdict.is_success(), outcome);
+    }
+
+    /// Tells that the circuit opened, and gives for how long, if it did.
+    pub(crate) fn tell(
+        &self,
+        operation: &Operation,
+        transition: Option<Transition>,
+    ) -> Option<Duration> {
+        let Transition { breaker, open_for, .. } = transition?;
+        let opened = StepKind::CircuitOpened { breaker, open_for: open_for? };
+        self.classifier.step(operation, LayerKind::CircuitBreaker, opened);
+        open_for
     }
 }
 

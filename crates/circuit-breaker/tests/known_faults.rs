@@ -331,7 +331,7 @@ async fn kf43_the_default_open_time_doubles_up_to_five_minutes_and_still_spreads
 
 #[tokio::test(start_paused = true)]
 async fn kf44_keyed_breakers_stay_bounded() {
-    let limits = KeyedSettings { capacity: 100.try_into().unwrap(), idle: secs(600) };
+    let limits = KeyedSettings::new(100, secs(600)).unwrap();
     let layer = layer(row(1)).keyed(limits);
     let mut service = layer.layer(Dependency::default());
     let handle = layer.handle();
@@ -358,7 +358,7 @@ async fn kf44_keyed_breakers_stay_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn kf44_the_least_recently_used_key_goes_first() {
-    let limits = KeyedSettings { capacity: 8.try_into().unwrap(), idle: secs(600) };
+    let limits = KeyedSettings::new(8, secs(600)).unwrap();
     let layer = layer(row(3)).keyed(limits);
     let mut service = layer.layer(Dependency::default());
     for number in 0..100 {

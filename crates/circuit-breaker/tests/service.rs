@@ -328,15 +328,19 @@ impl Service<Call> for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_errors_are_classified_and_counted() {
-    let classifier = Classifier::new(Rules);
+async fn a_readiness_error_is_a_failed_call_to_the_circuit_and_no_incident() {
+    let (classifier, seen) = (Classifier::new(Rules), Seen::default());
+    classifier.observe(seen.clone());
     let layer = CircuitBreakerLayer::new(classifier.clone()).policy(checked(row(2)));
     let mut service = layer.layer(Broken);
     for _ in 0..2 {
         assert!(matches!(run(&mut service, ok()).await, Err(Error::Failed(_))));
     }
-    assert_eq!(classifier.count(ErrorClass::Transient), 2);
-    assert_eq!(layer.handle().state(), State::Open);
+    // Whoever gives the error as the outcome of a call counts and records it.
+    assert_eq!(classifier.count(ErrorClass::Transient), 0);
+    assert!(seen.incidents().is_empty());
+    assert_eq!(seen.outcomes(), ["circuit_opened"]);
+    assert_eq!((layer.handle().state(), layer.handle().counts().failures), (State::Open, 2));
     assert!(rejection(&run(&mut service, ok()).await).is_some());
     // It is a failed probe, too: the circuit opens again.
     advance(secs(10)).await;
