@@ -15,7 +15,8 @@ use crate::incident::{Incident, Step, StepKind};
 ///    312ms |                ########| attempt 2 succeeded
 /// ```
 ///
-/// One line stays one line, whatever a server wrote into its error: control characters are escaped.
+/// One line stays one line and reads as it is, whatever a server wrote into its error: control
+/// characters, and what is invisible or turns the direction of the text, are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline<'a> {
     incident: &'a Incident,
@@ -119,13 +120,40 @@ impl fmt::Display for Brief {
     }
 }
 
-/// Passes text on with its control characters escaped.
+/// Is `c` invisible, or does it change how the text around it is shown? Control characters, line and
+/// paragraph separators, interlinear annotation, and what Unicode has the property
+/// `Default_Ignorable_Code_Point` for (the bidirectional controls are among them).
+fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// Passes text on with what is invisible escaped.
 struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl Write for OneLine<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
-            if c.is_control() {
+            if is_invisible(c) {
                 write!(self.0, "{}", c.escape_default())?;
             } else {
                 self.0.write_char(c)?;
@@ -233,6 +261,33 @@ incident 00000000-0000-4000-8000-000000000000 GET /orders: recovered_by_retry af
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains(r"broken\n"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    /// What hides, reverses or breaks text is shown as what it is; words of any script stay.
+    #[test]
+    fn a_server_cannot_write_what_cannot_be_seen() {
+        let hidden = [
+            '\u{85}',
+            '\u{ad}',
+            '\u{200b}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{61c}',
+            '\u{feff}',
+            '\u{e0041}',
+        ];
+        let detail = hidden.iter().collect::<String>() + "naïve 漢字 שלום";
+        let incident = incident(ms(100), vec![(ms(100), failed(1, &detail))]);
+        let text = incident.timeline(4).to_string();
+        assert!(!text.contains(hidden), "{text:?}");
+        assert!(text.contains(r"\u{202e}") && text.contains("naïve 漢字 שלום"), "{text}");
     }
 
     #[test]
