@@ -10,11 +10,16 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower_triage_core::Refusal;
 use tower_triage_core::incident::{Detached, detached};
 
+/// By how much letting a response go may prolong the wait.
+const LONGEST_RELEASE: Duration = Duration::from_secs(1);
+
 /// Letting a response go (`L`), refreshing credentials (`A`) and sleeping, all at once; broken off
 /// by a shutdown, and by the deadline where that could be missed.
 pub(crate) struct Pause<L, A> {
     sleep: Option<Pin<Box<Sleep>>>,
     releasing: Option<Pin<Box<Detached<L>>>>,
+    /// Made only where the release takes longer than everything else.
+    release_limit: Option<Pin<Box<Sleep>>>,
     refreshing: Option<Pin<Box<Detached<A>>>>,
     /// Armed only while something is awaited that could outlast the deadline.
     limit: Option<Pin<Box<Sleep>>>,
@@ -23,7 +28,14 @@ pub(crate) struct Pause<L, A> {
 
 impl<L, A> Default for Pause<L, A> {
     fn default() -> Self {
-        Self { sleep: None, releasing: None, refreshing: None, limit: None, shutdown: None }
+        Self {
+            sleep: None,
+            releasing: None,
+            release_limit: None,
+            refreshing: None,
+            limit: None,
+            shutdown: None,
+        }
     }
 }
 
@@ -38,6 +50,7 @@ impl<L: Future<Output = ()>, A: Future<Output = bool>> Pause<L, A> {
     }
 
     pub(crate) fn release(&mut self, future: L) {
+        self.release_limit = None;
         self.releasing = Some(Box::pin(detached(future)));
     }
 
@@ -71,10 +84,19 @@ impl<L: Future<Output = ()>, A: Future<Output = bool>> Pause<L, A> {
         }
         let released = is_over(&mut self.releasing, cx);
         let slept = is_over(&mut self.sleep, cx);
-        if released && slept && self.refreshing.is_none() {
-            return Poll::Ready(Ok(()));
+        if !slept || self.refreshing.is_some() {
+            return Poll::Pending;
         }
-        Poll::Pending
+        if !released {
+            // The wait is over. What does not end by itself is dropped, and the next attempt follows.
+            let limit = self.release_limit.get_or_insert_with(|| {
+                let limit = Instant::now() + LONGEST_RELEASE;
+                Box::pin(sleep_until(deadline.map_or(limit, |deadline| deadline.min(limit))))
+            });
+            ready!(limit.as_mut().poll(cx));
+            self.releasing = None;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Ready with the reason, as soon as the layer is shut down or the deadline has passed.

@@ -71,7 +71,8 @@ pub trait Replay<Req> {
 ///
 /// A client that drops a response with an unread body may lose its connection; a protocol's policy
 /// drains it within limits. Runs only where another attempt follows, together with the wait, and
-/// outside the call's incident. It must end by itself.
+/// outside the call's incident. It should end by itself: it may prolong the wait by at most one
+/// second, and not past the call's deadline; then it is dropped, and the next attempt follows.
 pub trait Release<Res> {
     /// The work of letting go.
     type Future: Future<Output = ()>;

@@ -745,6 +745,40 @@ async fn failed_responses_are_released_before_the_next_attempt() {
     assert_eq!(began.elapsed(), ms(200));
 }
 
+/// A release that hangs is dropped a second after the wait, or at the deadline; a refresh that takes
+/// longer, like the wait itself, costs it nothing.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_hangs_does_not_hold_the_call() {
+    for (deadline, wait, expected) in [
+        (None, 0, 2 * 1000),
+        (None, 100, 2 * (100 + 1000)),
+        (Some(60_000), 100, 2 * (100 + 1000)),
+        (Some(500), 100, 500),
+    ] {
+        let mut policy = if wait == 0 { at_once() } else { every(ms(wait)) };
+        if let Some(deadline) = deadline {
+            policy = policy.deadline(ms(deadline));
+        }
+        let (classifier, _) = classifier();
+        let service = script([|| Ok(reply(503))]);
+        let held = Arc::new(());
+        let inside = Arc::clone(&held);
+        let layer = RetryLayer::new(classifier).policy(plan(policy)).release(move |_: Reply| {
+            let inside = Arc::clone(&inside);
+            async move {
+                let _inside = inside;
+                std::future::pending().await
+            }
+        });
+        let began = Instant::now();
+        let answer = layer.layer(service).oneshot(ask()).await;
+        assert_eq!(answer.unwrap(), reply(503));
+        assert_eq!(began.elapsed(), ms(expected), "{deadline:?}, {wait}");
+        drop(layer);
+        assert_eq!(Arc::strong_count(&held), 1, "what hung is dropped");
+    }
+}
+
 /// No timer is touched: it runs where there is none, with a deadline too.
 #[test]
 fn a_wait_of_zero_needs_no_timer() {
