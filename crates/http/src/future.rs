@@ -26,17 +26,23 @@ pin_project! {
         bytes_left: u64,
         #[pin]
         time_left: TimeLeft,
+        #[pin]
+        rest: Option<Sleep>,
     }
 }
 
 pin_project! {
-    /// The timer is made when the body first has to be waited for.
+    /// The timer is made when the body is first waited for, or keeps on coming.
     #[project = TimeLeftProj]
     enum TimeLeft {
         NotStarted { limit: Duration },
         Running { #[pin] sleep: Sleep },
     }
 }
+
+/// So many frames are read at once; then the time is looked at, and others get their turn.
+const REST_AFTER: u32 = 128;
+const REST: Duration = Duration::from_millis(1);
 
 impl<B: Body> Drain<B> {
     pub(crate) fn new(response: http::Response<B>, bytes: u64, time: Duration) -> Self {
@@ -48,6 +54,7 @@ impl<B: Body> Drain<B> {
             body: if pointless { None } else { Some(body) },
             bytes_left: bytes,
             time_left: TimeLeft::NotStarted { limit: time },
+            rest: None,
         }
     }
 }
@@ -57,8 +64,22 @@ impl<B: Body> Future for Drain<B> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
+        let mut frames = 0;
         loop {
+            if let Some(rest) = this.rest.as_mut().as_pin_mut() {
+                match this.time_left.as_mut().poll(cx) {
+                    Poll::Pending => ready!(rest.poll(cx)),
+                    Poll::Ready(()) => this.body.set(None),
+                }
+                this.rest.set(None);
+            }
             let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(()) };
+            if frames == REST_AFTER {
+                frames = 0;
+                this.rest.set(Some(sleep(REST)));
+                continue;
+            }
+            frames += 1;
             match body.poll_frame(cx) {
                 Poll::Pending => {
                     ready!(this.time_left.as_mut().poll(cx));
@@ -158,6 +179,15 @@ mod tests {
         drain(u32::MAX, 7, false, false).await;
         drain(u32::MAX, 0, false, false).await;
         assert!(drain(u32::MAX, 7, false, true).body.is_none(), "a known length is not begun");
+    }
+
+    /// Always ready and hardly limited in bytes: it ends at the time limit, and others get their turn.
+    #[tokio::test(start_paused = true)]
+    async fn an_endless_body_ends_at_the_time_limit() {
+        let start = tokio::time::Instant::now();
+        let body = Frames { frames: u32::MAX, size: 1, hangs: false, exact: false, read: 0 };
+        Drain::new(http::Response::new(body), u64::MAX, Duration::from_secs(1)).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
