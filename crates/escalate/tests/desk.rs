@@ -257,6 +257,7 @@ fn what_cannot_work_does_not_build() {
     assert_eq!(field(Routes::new(Route::new(["human"], "")), vec![human()]), "task_type");
     assert_eq!(field(to_human(), vec![]), "to");
     assert_eq!(field(to_human(), vec![human(), human()]), "receivers");
+    assert_eq!(field(to_human(), vec![Receiver::new("").record(Memory::default())]), "receivers");
     assert_eq!(field(to_human(), vec![Receiver::new("human")]), "sinks");
     let gap = to_human().rule(When::any(), Route::new(["nobody"], "task"));
     assert_eq!(field(gap, vec![human()]), "to");

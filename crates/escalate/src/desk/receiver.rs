@@ -44,6 +44,9 @@ impl Receiver {
 
     pub(crate) fn open(self, policy: &DeskPolicy) -> Result<Post, ConfigError> {
         let Self { name, records, notifications } = self;
+        if name.is_empty() {
+            return Err(ConfigError::new("receivers", "\"\"", "a receiver needs a name"));
+        }
         if records.is_empty() && notifications.is_empty() {
             return Err(ConfigError::new(
                 "sinks",
