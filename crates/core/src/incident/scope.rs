@@ -8,9 +8,10 @@
 //!
 //! No lock, no unsafe: the record moves into a thread-local while its owner is polled, and back.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -25,32 +26,76 @@ use crate::incident::{Incident, IncidentId, LayerKind, Resolution, StepKind};
 use crate::label::Operation;
 
 thread_local! {
+    static CURRENT: Current = const {
+        Current {
+            calling: Cell::new(false),
+            begun: Cell::new(None),
+            collects: Cell::new(false),
+            dirty: Cell::new(false),
+            record: Cell::new(ManuallyDrop::new(None)),
+        }
+    };
+}
+
+/// What this thread is doing. Small cells, of which a call without a failure touches the first
+/// three; nothing that needs a destructor, so that access needs no check.
+struct Current {
     /// Up while a layer of ours runs `inner.call`.
-    static CALLING: Cell<bool> = const { Cell::new(false) };
-    /// The scope that is being polled on this thread.
-    static CURRENT: RefCell<Slot> = const { RefCell::new(Slot::CLOSED) };
+    calling: Cell<bool>,
+    /// When the call began that is being polled; `None` if none is.
+    begun: Cell<Option<Instant>>,
+    /// It is a caller's scope, which collects the incidents of the calls inside.
+    collects: Cell<bool>,
+    /// Is there a record?
+    dirty: Cell<bool>,
+    record: Cell<ManuallyDrop<Option<Box<Record>>>>,
 }
 
-/// A scope while it is polled.
-struct Slot {
-    /// When the call began; `None` if no scope is being polled.
+impl Current {
+    fn take_record(&self) -> Option<Box<Record>> {
+        if !self.dirty.replace(false) {
+            return None;
+        }
+        ManuallyDrop::into_inner(self.record.replace(ManuallyDrop::new(None)))
+    }
+
+    fn put_record(&self, record: Option<Box<Record>>) {
+        if record.is_some() {
+            self.dirty.set(true);
+            self.record.set(ManuallyDrop::new(record));
+        }
+    }
+}
+
+/// What a scope displaced for the time of one poll.
+#[derive(Default)]
+struct Outer {
     begun: Option<Instant>,
-    record: Option<Box<Record>>,
-    /// Opened by a caller to collect the incidents of the calls inside.
     collects: bool,
+    record: Option<Box<Record>>,
 }
 
-impl Slot {
-    const CLOSED: Self = Self { begun: None, record: None, collects: false };
-}
-
-fn swap(slot: Slot) -> Slot {
-    CURRENT.replace(slot)
+/// Makes `inner` the scope of this thread, and gives what was there.
+fn swap(inner: Outer) -> Outer {
+    CURRENT.with(|current| {
+        let outer = Outer {
+            begun: current.begun.replace(inner.begun),
+            collects: current.collects.replace(inner.collects),
+            record: current.take_record(),
+        };
+        current.put_record(inner.record);
+        outer
+    })
 }
 
 /// Runs `f` on the record of the current scope, if one is being polled and has a record.
 fn with_record<T>(f: impl FnOnce(&mut Record) -> T) -> Option<T> {
-    CURRENT.with_borrow_mut(|slot| slot.record.as_deref_mut().map(f))
+    CURRENT.with(|current| {
+        let mut record = current.take_record()?;
+        let result = f(&mut record);
+        current.put_record(Some(record));
+        Some(result)
+    })
 }
 
 /// One layer's part in the scope of a call; a field of the layer's future.
@@ -70,7 +115,11 @@ impl Scope {
     /// that begins two client calls at once) the others are calls of their own.
     #[must_use]
     pub fn join() -> Self {
-        let begun = if CALLING.replace(false) { None } else { Some(Instant::now()) };
+        let begun = if CURRENT.with(|current| current.calling.replace(false)) {
+            None
+        } else {
+            Some(Instant::now())
+        };
         Self { begun, record: None }
     }
 
@@ -84,8 +133,8 @@ impl Scope {
     /// to this call.
     pub fn enter(&mut self) -> Entered<'_> {
         if self.begun.is_none() {
-            if CURRENT.with_borrow(|slot| slot.begun.is_some()) {
-                return Entered { scope: None, outer: Slot::CLOSED };
+            if CURRENT.with(|current| current.begun.get().is_some()) {
+                return Entered { scope: None, outer: Outer::default() };
             }
             // Called inside a call of ours, but polled elsewhere (a layer in between spawned it):
             // from now on it is a call of its own.
@@ -95,7 +144,7 @@ impl Scope {
     }
 
     fn open(&mut self, collects: bool) -> Entered<'_> {
-        let outer = swap(Slot { begun: self.begun, record: self.record.take(), collects });
+        let outer = swap(Outer { begun: self.begun, collects, record: self.record.take() });
         Entered { scope: Some(self), outer }
     }
 }
@@ -118,7 +167,7 @@ impl fmt::Debug for Scope {
 pub struct Entered<'a> {
     /// `None` for a member: the owner's guard does the work.
     scope: Option<&'a mut Scope>,
-    outer: Slot,
+    outer: Outer,
 }
 
 impl Entered<'_> {
@@ -137,13 +186,9 @@ impl Entered<'_> {
         success: bool,
         observers: impl FnOnce() -> Arc<Observers>,
     ) -> Option<Arc<Incident>> {
-        self.scope.as_ref()?;
-        let mut record = swap(Slot::CLOSED).record;
-        let outer = std::mem::replace(&mut self.outer, Slot::CLOSED);
-        swap(outer);
-        // The record is gone from the scope, so neither guard nor drop end it again.
-        self.scope = None;
-        let record = record.as_deref_mut()?;
+        // Taken out, so that neither this guard nor the scope's drop ends it again.
+        self.scope.take()?;
+        let mut record = swap(std::mem::take(&mut self.outer)).record?;
         // A record made only of the steps of nested calls has met no classifier of its own yet.
         record.observers.get_or_insert_with(observers);
         let resolution = record.resolution(success);
@@ -156,8 +201,7 @@ impl Entered<'_> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if let Some(scope) = self.scope.take() {
-            let outer = std::mem::replace(&mut self.outer, Slot::CLOSED);
-            scope.record = swap(outer).record;
+            scope.record = swap(std::mem::take(&mut self.outer)).record;
         }
     }
 }
@@ -170,12 +214,14 @@ impl fmt::Debug for Entered<'_> {
 
 /// Gives the steps of an ended call to the scope that it was made in.
 fn hand_up(incident: &Incident) {
-    CURRENT.with_borrow_mut(|slot| {
-        let Some(begun) = slot.begun else { return };
-        let first = slot.record.is_none();
-        let above =
-            &mut slot.record.get_or_insert_with(|| Record::new(incident.operation, begun)).incident;
-        if slot.collects {
+    CURRENT.with(|current| {
+        let Some(begun) = current.begun.get() else { return };
+        let collects = current.collects.get();
+        let present = current.take_record();
+        let first = present.is_none();
+        let mut record = present.unwrap_or_else(|| Record::new(incident.operation, begun));
+        let above = &mut record.incident;
+        if collects {
             if first {
                 (above.id, above.operation) = (incident.id, incident.operation);
                 (above.started, above.elapsed) = (incident.started, incident.elapsed);
@@ -191,9 +237,10 @@ fn hand_up(incident: &Incident) {
         for step in &incident.steps {
             let mut step = step.clone();
             step.at += offset;
-            step.nested |= !slot.collects;
+            step.nested |= !collects;
             above.add(step);
         }
+        current.put_record(Some(record));
     });
 }
 
@@ -207,10 +254,10 @@ pub fn calling<T>(call: impl FnOnce() -> T) -> T {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            CALLING.set(self.0);
+            CURRENT.with(|current| current.calling.set(self.0));
         }
     }
-    let _restore = Restore(CALLING.replace(true));
+    let _restore = Restore(CURRENT.with(|current| current.calling.replace(true)));
     call()
 }
 
@@ -222,13 +269,12 @@ pub(crate) fn record(
     layer: LayerKind,
     kind: StepKind,
 ) {
-    // The record leaves the slot while the observers run, so that they find no borrow.
-    let (mut record, open) = CURRENT.with_borrow_mut(|slot| (slot.record.take(), slot.begun));
+    let (record, open) = CURRENT.with(|current| (current.take_record(), current.begun.get()));
     let begun = open.unwrap_or_else(Instant::now);
-    let entry = record.get_or_insert_with(|| Record::new(*operation, begun));
-    entry.push(observers, layer, kind);
+    let mut record = record.unwrap_or_else(|| Record::new(*operation, begun));
+    record.push(observers, layer, kind);
     if open.is_some() {
-        CURRENT.with_borrow_mut(|slot| slot.record = record);
+        CURRENT.with(|current| current.put_record(Some(record)));
     }
 }
 
@@ -462,18 +508,17 @@ pub fn identify(id: IncidentId) {
 /// own and writes nothing into this incident.
 pub fn run_detached<T>(f: impl FnOnce() -> T) -> T {
     struct Restore {
-        slot: Option<Slot>,
+        outer: Outer,
         calling: bool,
     }
     impl Drop for Restore {
         fn drop(&mut self) {
-            if let Some(slot) = self.slot.take() {
-                swap(slot);
-            }
-            CALLING.set(self.calling);
+            swap(std::mem::take(&mut self.outer));
+            CURRENT.with(|current| current.calling.set(self.calling));
         }
     }
-    let _restore = Restore { slot: Some(swap(Slot::CLOSED)), calling: CALLING.replace(false) };
+    let calling = CURRENT.with(|current| current.calling.replace(false));
+    let _restore = Restore { outer: swap(Outer::default()), calling };
     f()
 }
 
