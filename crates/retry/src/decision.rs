@@ -176,7 +176,7 @@ impl RetryPolicy {
             if left.is_zero() {
                 return Err(Refusal::DeadlinePassed);
             }
-            if !self.cuts_hints() && hint.is_some_and(|hint| hint.duration() >= left) {
+            if !self.cuts_hints() && hint.is_some_and(|hint| hint.duration() > left) {
                 return Err(Refusal::WaitOverDeadline);
             }
         }
@@ -190,7 +190,7 @@ impl RetryPolicy {
         let longest = self.max_hint().max(own);
         let wait = backoff.next_hinted(delays, hint, self.hints(), u).min(longest);
         let hinted = hint.is_some() && wait != own;
-        if facts.time_left.is_some_and(|left| wait >= left) {
+        if facts.time_left.is_some_and(|left| wait > left) {
             return Err(Refusal::WaitOverDeadline);
         }
         if facts.blocked_below.is_some_and(|time| wait < time) {

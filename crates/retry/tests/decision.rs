@@ -326,7 +326,7 @@ proptest! {
             };
             prop_assert!(total.is_none_or(|max| progress.attempts() < max));
             prop_assert!(of_class.is_none_or(|max| progress.attempts_of(failure.class) < max));
-            prop_assert!(left.is_none_or(|left| wait < left));
+            prop_assert!(left.is_none_or(|left| wait <= left));
             prop_assert!(failure.server != ServerWord::Forbidden);
             if let Some(hint) = failure.retry_after {
                 prop_assert!(wait >= hint.duration().min(cap));

@@ -30,7 +30,9 @@ pub fn run(file: &str, text: &str, report: &mut Report) {
 
 fn run_row(row: &Value) -> Outcome {
     let has = |field: &str| row.get(field).is_some();
-    if has("policy") && has("events") {
+    if let Some(kind) = row["type"].as_str() {
+        protocol(kind, row)
+    } else if has("policy") && has("events") {
         circuit_breaker::run(row)
     } else if has("backoff") && has("cases") {
         backoff::run(row)
@@ -38,8 +40,6 @@ fn run_row(row: &Value) -> Outcome {
         retry_budget::run(row)
     } else if has("kind") && has("input") {
         classification::run(row)
-    } else if let Some(kind) = row["type"].as_str() {
-        protocol(kind, row)
     } else {
         Outcome::fail("a row of a known format", "unknown fields")
     }
@@ -67,11 +67,13 @@ fn protocol(kind: &str, row: &Value) -> Outcome {
         "hedging",
         "deadline",
     ];
-    if row["optional"] == Value::Bool(true) {
-        return Outcome::skip("optional");
+    const ADAPTIVE: &str = "adaptive_";
+    if !(AWS.contains(&kind) || GRPC.contains(&kind) || kind.starts_with(ADAPTIVE)) {
+        return Outcome::fail("a known type", kind);
     }
-    if AWS.contains(&kind) || GRPC.contains(&kind) || kind.starts_with("adaptive_") {
-        return Outcome::skip("AWS and gRPC retry modes: not built yet");
+    if kind == "hedging" || kind.starts_with(ADAPTIVE) || row["optional"] == Value::Bool(true) {
+        return Outcome::skip("optional: no layer has to implement it");
     }
-    Outcome::fail("a known type", kind)
+
+    Outcome::skip("AWS and gRPC retry modes: not built yet")
 }

@@ -40,8 +40,19 @@ impl Jitter {
 
     /// The delay that `u` draws around `delay`: the shortest at 0, the longest towards 1.
     pub(super) fn draw(self, delay: Duration, u: f64) -> Duration {
-        let (shortest, longest) = self.bounds(delay);
-        between(shortest, longest, u)
+        match self {
+            // Centred on `delay` even where the span reaches below zero: what is drawn is cut, not
+            // the range that it is drawn from.
+            Self::Span(span) => {
+                between(Duration::ZERO, span.saturating_mul(2), u)
+                    .saturating_add(delay)
+                    .saturating_sub(span)
+            }
+            _ => {
+                let (shortest, longest) = self.bounds(delay);
+                between(shortest, longest, u)
+            }
+        }
     }
 
     /// What is wrong with it, if something is.
