@@ -318,9 +318,22 @@ impl BreakerPlan {
 
     /// Is any of the rules over a sample reached, however small the sample is?
     pub(crate) fn exceeded(&self, sample: Sample) -> bool {
+        self.rate_exceeded(sample)
+            || self.failures.is_some_and(|limit| sample.failures >= u64::from(limit))
+    }
+
+    /// Do the probes say that it is still down? By the rates; by the number of failures only where
+    /// that is all the rule there is.
+    pub(crate) fn probes_exceed(&self, sample: Sample) -> bool {
+        match (self.failure_rate, self.slow_rate) {
+            (None, None) => self.exceeded(sample),
+            _ => self.rate_exceeded(sample),
+        }
+    }
+
+    fn rate_exceeded(&self, sample: Sample) -> bool {
         self.failure_rate.is_some_and(|limit| sample.failure_rate() >= limit)
             || self.slow_rate.is_some_and(|limit| sample.slow_rate() >= limit)
-            || self.failures.is_some_and(|limit| sample.failures >= u64::from(limit))
     }
 
     /// Is a call that took `elapsed` a slow one?

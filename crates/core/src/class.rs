@@ -260,6 +260,12 @@ impl ClassSet {
         Self(self.0 | other.0)
     }
 
+    /// The classes in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Is there no class in the set?
     #[must_use]
     pub const fn is_empty(self) -> bool {

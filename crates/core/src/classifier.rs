@@ -198,8 +198,10 @@ impl<R> Classifier<R> {
     }
 
     /// Records that an attempt succeeded, if an earlier one of this call failed.
+    #[inline]
     pub fn note_success(&self, operation: &Operation, layer: LayerKind) {
         if let Some(attempt) = scope::recovered_attempt() {
+            // Off the happy path: the call met a failure before.
             self.step(operation, layer, StepKind::Succeeded { attempt });
         }
     }
@@ -243,6 +245,7 @@ impl<R> Classifier<R> {
 
     /// Ends the call if this layer is the outermost of ours: the incident, if there is one, gets
     /// its resolution, goes to the observers, and is attached to the outcome.
+    #[inline]
     pub fn finish<Res, E>(&self, entered: Entered<'_>, success: bool, outcome: &mut Result<Res, E>)
     where
         R: Classify<Res, E>,

@@ -13,7 +13,7 @@ use crate::verdict::{Failure, Verdict};
 
 /// Outcome → verdict: pure, cheap, and asked by every layer that needs it.
 ///
-/// Implemented by [`Halves`] (protocol rules), [`ClassifyFn`] (closures) and [`Adjusted`].
+/// Implemented by [`Halves`] (protocol rules), [`ClassifyFn`] (closures) and [`Adjusted`](crate::Adjusted).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot classify a `Result<{Res}, {E}>`",
     label = "no rule for this response or this error type",

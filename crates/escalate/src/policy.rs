@@ -94,7 +94,7 @@ impl EscalatePolicy {
     pub(crate) fn concerns(&self, seen: ClassSet, circuit_opened: bool) -> bool {
         self.record_recovered && !seen.is_empty()
             || self.circuit_opened && circuit_opened
-            || seen.iter().any(|class| self.now.contains(class))
+            || !seen.intersection(self.now).is_empty()
     }
 
     /// What has to be told of a call that ended, or goes on to end, with `outcome`: the failure

@@ -65,7 +65,7 @@ impl Reporter {
             incident::take_over();
             let escalation = self.write(facts, &incident, failure, Outcome::Abandoned, None);
             // The incident ends as abandoned whatever comes of it; the desk's counters tell.
-            self.desk.enqueue(escalation);
+            _ = self.desk.enqueue(escalation);
         }
     }
 }

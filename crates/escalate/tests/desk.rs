@@ -232,7 +232,8 @@ fn handed_over_outside_of_a_runtime_it_waits_for_one() {
     let run = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let call = down(&other, SECOND).oneshot(Order::default());
     let (_, incident) = run.block_on(tower_triage_core::incident::scope(call));
-    desk.enqueue(desk.write("batch", &incident.unwrap()).unwrap());
+    let queued = desk.enqueue(desk.write("batch", &incident.unwrap()).unwrap());
+    assert_eq!(queued, 1);
     assert_eq!((desk.queued(), sink.tries()), (1, 0));
     run.block_on(desk.idle());
     assert_eq!(sink.one().from, "batch");

@@ -285,7 +285,7 @@ impl Circuit {
                 true
             }
             ProbeRule::Rate if probing.sample.recorded >= u64::from(policy.probes) => {
-                !policy.exceeded(probing.sample)
+                !policy.probes_exceed(probing.sample)
             }
             ProbeRule::Count { .. } | ProbeRule::Rate => return None,
         };

@@ -43,11 +43,9 @@ impl Jitter {
         match self {
             // Centred on `delay` even where the span reaches below zero: what is drawn is cut, not
             // the range that it is drawn from.
-            Self::Span(span) => {
-                between(Duration::ZERO, span.saturating_mul(2), u)
-                    .saturating_add(delay)
-                    .saturating_sub(span)
-            }
+            Self::Span(span) => between(Duration::ZERO, span.saturating_mul(2), u)
+                .saturating_add(delay)
+                .saturating_sub(span),
             _ => {
                 let (shortest, longest) = self.bounds(delay);
                 between(shortest, longest, u)

@@ -52,6 +52,7 @@ struct Current {
 }
 
 impl Current {
+    #[inline]
     fn take_record(&self) -> Option<Box<Record>> {
         if !self.dirty.replace(false) {
             return None;
@@ -59,6 +60,7 @@ impl Current {
         ManuallyDrop::into_inner(self.record.replace(ManuallyDrop::new(None)))
     }
 
+    #[inline]
     fn put_record(&self, record: Option<Box<Record>>) {
         if record.is_some() {
             self.dirty.set(true);
@@ -76,6 +78,7 @@ struct Outer {
 }
 
 /// Makes `inner` the scope of this thread, and gives what was there.
+#[inline]
 fn swap(inner: Outer) -> Outer {
     CURRENT.with(|current| {
         let outer = Outer {
@@ -89,6 +92,7 @@ fn swap(inner: Outer) -> Outer {
 }
 
 /// Runs `f` on the record of the current scope, if one is being polled and has a record.
+#[inline]
 fn with_record<T>(f: impl FnOnce(&mut Record) -> T) -> Option<T> {
     CURRENT.with(|current| {
         let mut record = current.take_record()?;
@@ -114,6 +118,7 @@ impl Scope {
     /// The first layer that asks is the member: of several calls that one `call` makes (a handler
     /// that begins two client calls at once) the others are calls of their own.
     #[must_use]
+    #[inline]
     pub fn join() -> Self {
         let begun = if CURRENT.with(|current| current.calling.replace(false)) {
             None
@@ -131,6 +136,7 @@ impl Scope {
 
     /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes
     /// to this call.
+    #[inline]
     pub fn enter(&mut self) -> Entered<'_> {
         if self.begun.is_none() {
             if CURRENT.with(|current| current.begun.get().is_some()) {
@@ -143,6 +149,7 @@ impl Scope {
         self.open(false)
     }
 
+    #[inline]
     fn open(&mut self, collects: bool) -> Entered<'_> {
         let outer = swap(Outer { begun: self.begun, collects, record: self.record.take() });
         Entered { scope: Some(self), outer }
@@ -150,11 +157,17 @@ impl Scope {
 }
 
 impl Drop for Scope {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(mut record) = self.record.take() {
-            record.end(Resolution::Abandoned);
+        if let Some(record) = self.record.take() {
+            abandon(record);
         }
     }
+}
+
+#[cold]
+fn abandon(mut record: Box<Record>) {
+    record.end(Resolution::Abandoned);
 }
 
 impl fmt::Debug for Scope {
@@ -181,6 +194,7 @@ impl Entered<'_> {
     /// Ends the call, if this layer owns the scope and there is an incident: it gets its
     /// resolution, deferred escalations run, observers hear of it, and its steps (not its marks)
     /// go up to an enclosing scope.
+    #[inline]
     pub(crate) fn finish(
         mut self,
         success: bool,
@@ -188,17 +202,27 @@ impl Entered<'_> {
     ) -> Option<Arc<Incident>> {
         // Taken out, so that neither this guard nor the scope's drop ends it again.
         self.scope.take()?;
-        let mut record = swap(std::mem::take(&mut self.outer)).record?;
-        // A record made only of the steps of nested calls has met no classifier of its own yet.
-        record.observers.get_or_insert_with(observers);
-        let resolution = record.resolution(success);
-        let incident = record.end(resolution);
-        hand_up(&incident);
-        Some(Arc::new(incident))
+        let record = swap(std::mem::take(&mut self.outer)).record?;
+        Some(end(record, success, observers))
     }
 }
 
+#[cold]
+fn end(
+    mut record: Box<Record>,
+    success: bool,
+    observers: impl FnOnce() -> Arc<Observers>,
+) -> Arc<Incident> {
+    // A record made only of the steps of nested calls has met no classifier of its own yet.
+    record.observers.get_or_insert_with(observers);
+    let resolution = record.resolution(success);
+    let incident = record.end(resolution);
+    hand_up(&incident);
+    Arc::new(incident)
+}
+
 impl Drop for Entered<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(scope) = self.scope.take() {
             scope.record = swap(std::mem::take(&mut self.outer)).record;
@@ -250,6 +274,7 @@ fn incident_offset(begun: Instant, incident: &Incident) -> Duration {
 }
 
 /// Runs `inner.call(request)` so that the layers of ours below join this call.
+#[inline]
 pub fn calling<T>(call: impl FnOnce() -> T) -> T {
     struct Restore(bool);
     impl Drop for Restore {
@@ -302,6 +327,7 @@ pub(crate) fn mark_noted(class: ErrorClass) {
 }
 
 /// The attempt whose success is worth a step: the call met a failure before.
+#[inline]
 pub(crate) fn recovered_attempt() -> Option<u32> {
     with_record(|record| {
         let attempts = record.incident.attempts;
@@ -438,12 +464,14 @@ impl Drop for InFallback {
 
 /// Did a breaker open during this call?
 #[must_use]
+#[inline]
 pub fn circuit_opened() -> bool {
     with_record(|record| record.circuit_opened).unwrap_or_default()
 }
 
 /// The classes seen so far in this call.
 #[must_use]
+#[inline]
 pub fn seen() -> ClassSet {
     with_record(|record| record.incident.classes).unwrap_or_default()
 }

@@ -144,6 +144,7 @@ impl Desk {
 
     /// Addresses the escalation and leaves it to the queue; gives how many deliveries found room
     /// there. Does not block. What finds none, [`DeskCounts::dropped`] tells.
+    #[must_use = "nobody is told if it is zero"]
     pub fn enqueue(&self, escalation: Escalation) -> u32 {
         let jobs = self.inner.jobs(escalation).into_iter();
         jobs.map(|job| u32::from(self.inner.enqueue(job))).sum()
