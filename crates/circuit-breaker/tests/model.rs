@@ -130,9 +130,12 @@ impl Model {
     fn exceeded(&self, records: &[Record]) -> bool {
         let count = |is: fn(&Record) -> bool| records.iter().filter(|r| is(r)).count() as f64;
         let (all, failures) = (records.len() as f64, count(|r| r.failure));
+        // Probes that are judged by rate are judged by the number of failures only without rates.
+        let by_rate = self.plan.failure_rate.is_some() || self.plan.slow_rate.is_some();
+        let by_number = self.state != State::HalfOpen || !by_rate;
         self.plan.failure_rate.is_some_and(|rate| failures / all >= rate)
             || self.plan.slow_rate.is_some_and(|rate| count(|r| r.slow) / all >= rate)
-            || self.plan.failures.is_some_and(|limit| failures >= f64::from(limit))
+            || by_number && self.plan.failures.is_some_and(|limit| failures >= f64::from(limit))
     }
 
     fn finish(&mut self, ticket: Ticket, end: End) {
