@@ -10,7 +10,7 @@
 //! | `circuit-breaker` | yes | [`CircuitBreakerLayer`] |
 //! | `fallback` | yes | [`FallbackLayer`] |
 //! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
-//! | `http` | no | [`http`](crate::http): rules, Retry-After, 503 rejections |
+//! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
