@@ -17,11 +17,11 @@ use tower_triage_core::{
 
 use crate::budget::Spending;
 use crate::decision::{Decision, Facts, Progress};
-use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::pause::Pause;
 use crate::refresh::Refresh;
 use crate::replay::{Attempt, Release, Replay};
+use crate::service::Stock;
 use crate::span::AttemptSpan;
 
 pin_project! {
@@ -75,13 +75,6 @@ pin_project! {
     }
 }
 
-/// What a further attempt is made of.
-pub(crate) struct Kept<K, S> {
-    pub(crate) request: K,
-    /// A clone of the called service; polled ready before each attempt.
-    pub(crate) service: S,
-}
-
 /// What the layer reads from a request before it gives it away.
 pub(crate) struct About {
     pub(crate) operation: Operation,
@@ -96,6 +89,7 @@ type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Erro
 type Flow<S, T, C = ()> = ControlFlow<Outcome<S, T>, C>;
 
 type LaterOf<S, Req, P, F> = Later<
+    S,
     <P as Replay<Req>>::Sent,
     Outcome<S, <P as Replay<Req>>::Sent>,
     <P as Release<<S as Service<<P as Replay<Req>>::Sent>>::Response>>::Future,
@@ -109,17 +103,20 @@ where
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
 {
-    core: Shared<Core<R, P, N, F>>,
+    core: Shared<Stock<S, R, P, N, F>>,
     about: About,
     spending: Spending,
-    kept: Result<Kept<P::Kept, S>, &'static str>,
+    /// What further requests are made of, or why there is nothing.
+    kept: Result<P::Kept, &'static str>,
     span: AttemptSpan,
     later: Option<Box<LaterOf<S, Req, P, F>>>,
 }
 
 /// What only a request that has failed needs: off the happy path's future.
-struct Later<T, O, L, A> {
+struct Later<S, T, O, L, A> {
     progress: Progress,
+    /// Serves further attempts; polled ready before each.
+    service: Option<S>,
     /// The next attempt and its request.
     next: Option<(Attempt, T)>,
     /// The last outcome of the service, kept until the next one: returned if that one is a
@@ -130,10 +127,10 @@ struct Later<T, O, L, A> {
     pause: Pause<L, A>,
 }
 
-impl<T, O, L, A> Default for Later<T, O, L, A> {
+impl<S, T, O, L, A> Default for Later<S, T, O, L, A> {
     fn default() -> Self {
         let (progress, pause) = (Progress::default(), Pause::default());
-        Self { progress, next: None, last: None, aside: None, pause }
+        Self { progress, service: None, next: None, last: None, aside: None, pause }
     }
 }
 
@@ -154,7 +151,7 @@ where
 
 impl<S, Req, R, P, N, F> Future for ResponseFuture<S, Req, R, P, N, F>
 where
-    S: Service<P::Sent>,
+    S: Service<P::Sent> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
     N: Nudge<P::Sent, S::Response, S::Error>,
@@ -217,10 +214,10 @@ where
     F: Refresh,
 {
     pub(crate) const fn new(
-        core: Shared<Core<R, P, N, F>>,
+        core: Shared<Stock<S, R, P, N, F>>,
         about: About,
         spending: Spending,
-        kept: Result<Kept<P::Kept, S>, &'static str>,
+        kept: Result<P::Kept, &'static str>,
         span: AttemptSpan,
     ) -> Self {
         Self { core, about, spending, kept, span, later: None }
@@ -236,7 +233,7 @@ where
             unit_of_work: self.about.unit_of_work,
             time_left: self.time_left(),
             replayable: match &self.kept {
-                Ok(kept) => self.core.replay.ready(&kept.request),
+                Ok(kept) => self.core.replay.ready(kept),
                 // One attempt was asked for: that is the reason to give.
                 Err(_) if self.core.plan.max_attempts() == Some(1) => Ok(()),
                 Err(why) => Err(why),
@@ -252,7 +249,7 @@ where
 
 impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
 where
-    S: Service<P::Sent>,
+    S: Service<P::Sent> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
     F: Refresh,
@@ -338,8 +335,7 @@ where
             wait,
             deadline: self.about.deadline,
         };
-        let mut request =
-            core.replay.again(&mut kept.request, &attempt).map_err(Refusal::NotReplayable)?;
+        let mut request = core.replay.again(kept, &attempt).map_err(Refusal::NotReplayable)?;
         let nudged = core.nudge.nudge(&mut request, &attempt, outcome);
         later.next = Some((attempt, request));
         later.pause = Pause::new(wait, core.shutdown.as_ref());
@@ -469,9 +465,9 @@ where
     /// Until the service is ready and called again, or there is an outcome to return.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent, S::Future>> {
         let later = self.later.get_or_insert_default();
-        let Ok(kept) = &mut self.kept else { unreachable!("only a kept request is sent again") };
+        let service = later.service.get_or_insert_with(|| self.core.service());
         let entered = self.span.enter();
-        let ready = kept.service.poll_ready(cx);
+        let ready = service.poll_ready(cx);
         drop(entered);
 
         // Not past the deadline, and not after a shutdown, as long as there is something to return.
@@ -501,13 +497,12 @@ where
             }
         }
         let later = self.later.get_or_insert_default();
-        let Ok(kept) = &mut self.kept else { unreachable!("only a kept request is sent again") };
-        let Some((_, request)) = later.next.take() else {
-            unreachable!("prepared before the pause")
+        let (Some((_, request)), Some(service)) = (later.next.take(), &mut later.service) else {
+            unreachable!("prepared before the pause, and polled ready above")
         };
         later.pause = Pause::default();
         let _entered = self.span.enter();
-        let future = incident::calling(|| kept.service.call(request));
+        let future = incident::calling(|| service.call(request));
         Poll::Ready(ControlFlow::Continue(future))
     }
 }

@@ -223,7 +223,7 @@ impl<R, P, N, F> Core<R, P, N, F> {
     }
 }
 
-impl<S, R, P, N, F> Layer<S> for RetryLayer<R, P, N, F> {
+impl<S: Clone, R, P, N, F> Layer<S> for RetryLayer<R, P, N, F> {
     type Service = Retry<S, R, P, N, F>;
 
     fn layer(&self, inner: S) -> Self::Service {

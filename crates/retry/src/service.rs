@@ -1,13 +1,15 @@
 //! What `poll_ready` and `call` do.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Describe, Shared};
 
-use crate::future::{About, Call, Kept, ResponseFuture};
+use crate::future::{About, Call, ResponseFuture};
 use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::refresh::Refresh;
@@ -18,18 +20,43 @@ use crate::span::AttemptSpan;
 /// inner service's.
 ///
 /// The first attempt is a call of the instance that was polled ready. Further ones go to a clone of
-/// it, made only if the request was kept, which is polled ready before each of them.
+/// the service that the layer was put around, made when the first one has failed, which is polled
+/// ready before each of them.
 ///
 /// # Cancel safety
 /// A call that is dropped drops its attempt or its wait, and leaves no task and no timer behind.
 pub struct Retry<S, R, P, N, F> {
     inner: S,
-    core: Shared<Core<R, P, N, F>>,
+    stock: Shared<Stock<S, R, P, N, F>>,
 }
 
-impl<S, R, P, N, F> Retry<S, R, P, N, F> {
-    pub(crate) const fn new(inner: S, core: Shared<Core<R, P, N, F>>) -> Self {
-        Self { inner, core }
+/// What the clones of one service share: the layer's part, and the service itself as a template for
+/// further attempts, so that a call whose first attempt succeeds clones nothing.
+pub(crate) struct Stock<S, R, P, N, F> {
+    core: Shared<Core<R, P, N, F>>,
+    template: Mutex<S>,
+}
+
+impl<S: Clone, R, P, N, F> Stock<S, R, P, N, F> {
+    /// A service for further attempts, not yet polled ready.
+    #[cold]
+    pub(crate) fn service(&self) -> S {
+        self.template.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<S, R, P, N, F> Deref for Stock<S, R, P, N, F> {
+    type Target = Core<R, P, N, F>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.core
+    }
+}
+
+impl<S: Clone, R, P, N, F> Retry<S, R, P, N, F> {
+    pub(crate) fn new(inner: S, core: Shared<Core<R, P, N, F>>) -> Self {
+        let template = Mutex::new(inner.clone());
+        Self { inner, stock: Shared::new(Stock { core, template }) }
     }
 }
 
@@ -51,7 +78,7 @@ where
 
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
-        let core = self.core.clone();
+        let core = self.stock.clone();
         let rules = core.classifier.rules();
         let about = About {
             operation: rules.operation(&request),
@@ -66,7 +93,6 @@ where
         } else {
             (core.replay.once(request), Err("the policy keeps no request like this one"))
         };
-        let kept = kept.map(|request| Kept { request, service: self.inner.clone() });
         let span = AttemptSpan::first();
         let future = {
             let _entered = span.enter();
@@ -78,7 +104,7 @@ where
 
 impl<S: Clone, R, P, N, F> Clone for Retry<S, R, P, N, F> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), core: self.core.clone() }
+        Self { inner: self.inner.clone(), stock: self.stock.clone() }
     }
 }
 
