@@ -1,52 +1,102 @@
 //! Our layers: each alone, three like the peers', all four.
 
+use std::time::Duration;
+
 use tower::ServiceBuilder;
-use tower_triage_circuit_breaker::CircuitBreakerLayer;
+use tower_service::Service;
+use tower_triage_circuit_breaker::{BreakerPlan, BreakerPolicy, CircuitBreakerLayer};
 use tower_triage_core::{
-    AnyOk, CircuitOpen, Classifier, ErrorClass, Failure, Halves, OwnError, ToFailure,
+    AnyOk, Backoff, CircuitOpen, Classifier, ErrorClass, Failure, Halves, OwnError, ToFailure,
 };
 use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure, LogSink, Receiver, Route, Routes};
 use tower_triage_fallback::chain::{End, Then};
 use tower_triage_fallback::keep::Nothing;
 use tower_triage_fallback::steps::ValueStep;
 use tower_triage_fallback::{Failed, FallbackLayer};
-use tower_triage_retry::RetryLayer;
+use tower_triage_retry::budget::{BucketSettings, Budget};
+use tower_triage_retry::{RetryLayer, RetryPolicy};
 
-use crate::measure::Case;
-use crate::work::{Work, WorkFailed, tower_case};
+use crate::case::{Case, Expect, tripped};
+use crate::work::{FALLBACK, FIRST_FAILS, NOTHING_FAILS, OPEN, SHARES, Script, Work, WorkFailed};
 
 type Rules = Halves<AnyOk, OwnError>;
 type Value = ValueStep<fn(Failed<'_, u64, WorkFailed>) -> u64>;
 
 impl ToFailure for WorkFailed {
     fn to_failure(&self) -> Failure {
-        ErrorClass::Transient.into()
+        match self {
+            Self::Transient => ErrorClass::Transient.into(),
+            Self::Quota => ErrorClass::Quota.into(),
+            Self::Rejected => ErrorClass::Rejected.into(),
+        }
     }
 }
 
 impl From<CircuitOpen> for WorkFailed {
     fn from(_: CircuitOpen) -> Self {
-        Self
+        Self::Rejected
     }
 }
 
-fn classifier() -> Classifier<Rules> {
+/// What the breaker's window spans.
+#[derive(Clone, Copy, Debug)]
+pub enum Window {
+    /// Ten seconds: the default.
+    Time,
+    /// So many calls.
+    Count(u32),
+}
+
+impl Window {
+    /// The default thresholds over this window.
+    fn policy(self) -> BreakerPolicy {
+        match self {
+            Self::Time => BreakerPolicy::default(),
+            Self::Count(calls) => {
+                BreakerPolicy::new().count_window(calls).minimum_calls(20).failure_rate(0.5)
+            }
+        }
+    }
+
+    /// The same, but nothing short of a window full of failures trips it.
+    fn patient_policy(self) -> BreakerPolicy {
+        self.policy().minimum_calls(100).failure_rate(1.0)
+    }
+}
+
+/// The rules that all cases share in kind; each stack has a classifier of its own.
+pub(crate) fn classifier() -> Classifier<Rules> {
     Classifier::new(Halves { response: AnyOk, error: OwnError })
 }
 
 fn fallback(
     classifier: &Classifier<Rules>,
 ) -> FallbackLayer<Rules, Then<End, Value>, Nothing<WorkFailed>> {
-    FallbackLayer::new(classifier.clone())
-        .or_value([ErrorClass::Transient, ErrorClass::Rejected], |_| 0)
+    let classes = [ErrorClass::Transient, ErrorClass::Quota, ErrorClass::Rejected];
+    FallbackLayer::new(classifier.clone()).or_value(classes, |_| 0)
 }
 
 fn retry(classifier: &Classifier<Rules>) -> RetryLayer<Rules> {
     RetryLayer::new(classifier.clone())
 }
 
-fn breaker(classifier: &Classifier<Rules>) -> CircuitBreakerLayer<Rules> {
-    CircuitBreakerLayer::new(classifier.clone())
+/// Retries at once, with a budget that never says no.
+fn eager_retry(classifier: &Classifier<Rules>) -> RetryLayer<Rules> {
+    let plan = RetryPolicy::default().backoff(&Backoff::immediate()).build().expect("it is valid");
+    retry(classifier).policy(plan).budget(ample_budget())
+}
+
+pub(crate) fn ample_budget() -> Budget {
+    let settings = BucketSettings { gain: 1000.0, capacity: 1_000_000, initial: 1_000_000 };
+    settings.build().expect("it is valid")
+}
+
+fn breaker(classifier: &Classifier<Rules>, policy: BreakerPolicy) -> CircuitBreakerLayer<Rules> {
+    CircuitBreakerLayer::new(classifier.clone()).policy(plan(policy))
+}
+
+fn plan(policy: BreakerPolicy) -> BreakerPlan {
+    policy.build().expect("it is valid")
 }
 
 fn escalate(classifier: &Classifier<Rules>) -> EscalateLayer<Rules, KeepFailure, WorkFailed> {
@@ -56,25 +106,123 @@ fn escalate(classifier: &Classifier<Rules>) -> EscalateLayer<Rules, KeepFailure,
     EscalateLayer::new(classifier.clone(), desk)
 }
 
-/// Everything at its defaults; the fallback is a value, escalations go to the log. The layers of
-/// one case share one classifier.
-#[must_use]
-pub fn cases() -> Vec<Case> {
+/// All four layers at their defaults, but for the breaker's window.
+pub fn four(window: Window) -> impl Stack {
     let c = &classifier();
-    let three =
-        ServiceBuilder::new().layer(fallback(c)).layer(retry(c)).layer(breaker(c)).service(Work);
-    let four = ServiceBuilder::new()
+    ServiceBuilder::new()
         .layer(escalate(c))
         .layer(fallback(c))
         .layer(retry(c))
-        .layer(breaker(c))
-        .service(Work);
+        .layer(breaker(c, window.policy()))
+        .service(Work(Script::Succeeds))
+}
+
+/// The three layers that peers have too.
+pub fn three(window: Window) -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(fallback(c))
+        .layer(retry(c))
+        .layer(breaker(c, window.policy()))
+        .service(Work(Script::Succeeds))
+}
+
+/// All four layers over work that fails: retries do not wait, nothing trips.
+fn failing_four(script: Script) -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(escalate(c))
+        .layer(fallback(c))
+        .layer(eager_retry(c))
+        .layer(breaker(c, Window::Count(100).patient_policy()))
+        .service(Work(script))
+}
+
+/// The three layers that peers have too, over work that fails.
+fn failing_three(script: Script) -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(fallback(c))
+        .layer(eager_retry(c))
+        .layer(breaker(c, Window::Count(100).patient_policy()))
+        .service(Work(script))
+}
+
+/// A breaker that has just opened, for an hour.
+fn open_breaker() -> impl Stack {
+    let policy = BreakerPolicy::new()
+        .consecutive_failures(1)
+        .open_for(Backoff::fixed(Duration::from_secs(3600)));
+    let c = &classifier();
+    tripped(ServiceBuilder::new().layer(breaker(c, policy)).service(Work(Script::Down)))
+}
+
+/// A breaker whose window is over work of which a tenth fails.
+pub(crate) fn failing_breaker(window: Window) -> impl Stack {
+    let c = &classifier();
+    let layer = breaker(c, window.patient_policy());
+    ServiceBuilder::new().layer(layer).service(Work(Script::ShareFails(100)))
+}
+
+/// What [`Case::tower`] can drive.
+pub trait Stack:
+    Service<u64, Response = u64, Error = WorkFailed, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Stack for S where
+    S: Service<u64, Response = u64, Error = WorkFailed, Future: Send> + Clone + Send + 'static
+{
+}
+
+/// Everything at its defaults where nothing fails; the fallback is a value, escalations go to the
+/// log. The layers of one case share one classifier.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    let mut cases = single_layers();
+    cases.extend([
+        answered(NOTHING_FAILS, "ours, three, time window", || three(Window::Time)),
+        answered(NOTHING_FAILS, "ours, three, count window", || three(Window::Count(100))),
+        answered(NOTHING_FAILS, "ours, four, time window", || four(Window::Time)),
+        answered(NOTHING_FAILS, "ours, four, count window", || four(Window::Count(100))),
+    ]);
+    let first_fails = Script::EverySecondFails;
+    for (group, script) in [(FIRST_FAILS, first_fails), (FALLBACK, Script::QuotaSpent)] {
+        cases.push(answered(group, "ours, three", move || failing_three(script)).one_thread());
+        cases.push(answered(group, "ours, four", move || failing_four(script)).one_thread());
+    }
+    cases.push(Case::tower(OPEN, "ours, breaker", Expect::Error, open_breaker).one_thread());
+    for (group, share) in SHARES {
+        let script = Script::ShareFails(share);
+        cases.push(answered(group, "ours, three", move || failing_three(script)));
+        cases.push(answered(group, "ours, four", move || failing_four(script)));
+    }
+    cases
+}
+
+/// Every layer by itself, on one thread; nothing fails.
+fn single_layers() -> Vec<Case> {
     vec![
-        tower_case("ours: fallback", ServiceBuilder::new().layer(fallback(c)).service(Work)),
-        tower_case("ours: retry", ServiceBuilder::new().layer(retry(c)).service(Work)),
-        tower_case("ours: circuit breaker", ServiceBuilder::new().layer(breaker(c)).service(Work)),
-        tower_case("ours: escalate", ServiceBuilder::new().layer(escalate(c)).service(Work)),
-        tower_case("ours: three", three),
-        tower_case("ours: four", four),
+        alone("ours, fallback", |c, work| ServiceBuilder::new().layer(fallback(c)).service(work)),
+        alone("ours, retry", |c, work| ServiceBuilder::new().layer(retry(c)).service(work)),
+        alone("ours, breaker, time window", |c, work| {
+            ServiceBuilder::new().layer(breaker(c, Window::Time.policy())).service(work)
+        }),
+        alone("ours, breaker, count window", |c, work| {
+            ServiceBuilder::new().layer(breaker(c, Window::Count(100).policy())).service(work)
+        }),
+        alone("ours, escalate", |c, work| ServiceBuilder::new().layer(escalate(c)).service(work)),
     ]
+}
+
+fn alone<S: Stack>(who: &'static str, make: fn(&Classifier<Rules>, Work) -> S) -> Case {
+    answered(NOTHING_FAILS, who, move || make(&classifier(), Work(Script::Succeeds))).one_thread()
+}
+
+fn answered<S, M>(group: &'static str, who: &'static str, make: M) -> Case
+where
+    S: Stack,
+    M: Fn() -> S + Clone + Send + Sync + 'static,
+{
+    Case::tower(group, who, Expect::Answer, make)
 }

@@ -1,25 +1,104 @@
-//! The work that every case wraps, and the loop that drives a Tower service.
+//! The work that every case wraps.
 
+use std::cell::Cell;
 use std::fmt;
-use std::future::{Ready, poll_fn, ready};
+use std::future::{Ready, ready};
 use std::hint::black_box;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use crate::measure::Case;
+use crate::case::{Case, Expect};
 
-/// The service at the bottom of every case: ready at once, answers at once, never fails.
+/// The group of cases in which nothing fails.
+pub const NOTHING_FAILS: &str = "nothing fails";
+/// Each first attempt fails, each second succeeds; nobody waits.
+pub const FIRST_FAILS: &str = "first fails, second succeeds";
+/// Each call fails in a way that only a fallback can answer.
+pub const FALLBACK: &str = "fallback used";
+/// Each call is rejected.
+pub const OPEN: &str = "open breaker";
+
+/// Groups in which a share of the attempts fails, with that share in thousandths.
+pub const SHARES: [(&str, u32); 4] =
+    [("0.1 % fail", 1), ("1 % fail", 10), ("10 % fail", 100), ("50 % fail", 500)];
+
+/// The service at the bottom of every case: ready at once, and answers at once, as its script says.
 #[derive(Clone, Copy, Debug)]
-pub struct Work;
+pub struct Work(pub Script);
 
-/// The error of [`Work`], which never happens but has to be handled by every layer.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkFailed;
+/// Which attempts fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// None.
+    Succeeds,
+    /// Every second one of a thread, beginning with the first.
+    EverySecondFails,
+    /// So many of a thousand, at random, the same ones in each process.
+    ShareFails(u32),
+    /// All but the last of so many.
+    AllButOneFail(u64),
+    /// All, for want of quota: what a retry does not heal and a breaker does not count.
+    QuotaSpent,
+    /// All, in the way a breaker counts.
+    Down,
+}
 
-/// The answer of [`Work`] to `request`; also for peers that wrap functions.
-pub fn answer(request: u64) -> Ready<Result<u64, WorkFailed>> {
-    ready(Ok(request.wrapping_add(1)))
+/// The error of [`Work`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkFailed {
+    /// Worth another attempt; counts against the service.
+    Transient,
+    /// Another attempt would fail as well.
+    Quota,
+    /// A breaker did not let the call through.
+    Rejected,
+}
+
+thread_local! {
+    /// What the scripts know of attempts before: own to each thread, so that none is slowed by it.
+    static BEFORE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The answer of the work to `request`; also for peers that wrap functions.
+#[inline]
+pub fn answer(script: Script, request: u64) -> Ready<Result<u64, WorkFailed>> {
+    ready(script.verdict().map(|()| request.wrapping_add(1)))
+}
+
+impl Script {
+    #[inline]
+    fn verdict(self) -> Result<(), WorkFailed> {
+        match self {
+            Self::Succeeds => Ok(()),
+            Self::QuotaSpent => Err(WorkFailed::Quota),
+            Self::Down => Err(WorkFailed::Transient),
+            Self::EverySecondFails => {
+                fail_if(count_up().is_multiple_of(2))
+            }
+            Self::AllButOneFail(attempts) => fail_if(count_up() % attempts != attempts - 1),
+            Self::ShareFails(thousandths) => {
+                let random = BEFORE.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                BEFORE.set(random);
+                fail_if((random >> 32) * 1000 >> 32 < u64::from(thousandths))
+            }
+        }
+    }
+}
+
+fn count_up() -> u64 {
+    let before = BEFORE.get();
+    BEFORE.set(before + 1);
+    before
+}
+
+/// The scripts begin anew; between cases, which would otherwise begin wherever the last one ended.
+pub fn begin_anew() {
+    BEFORE.set(0);
+}
+
+const fn fail_if(fails: bool) -> Result<(), WorkFailed> {
+    if fails { Err(WorkFailed::Transient) } else { Ok(()) }
 }
 
 impl Service<u64> for Work {
@@ -32,13 +111,17 @@ impl Service<u64> for Work {
     }
 
     fn call(&mut self, request: u64) -> Self::Future {
-        answer(black_box(request))
+        answer(self.0, black_box(request))
     }
 }
 
 impl fmt::Display for WorkFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the work failed")
+        f.write_str(match self {
+            Self::Transient => "the work failed",
+            Self::Quota => "no quota is left",
+            Self::Rejected => "the circuit is open",
+        })
     }
 }
 
@@ -47,23 +130,5 @@ impl std::error::Error for WorkFailed {}
 /// The case without any layer.
 #[must_use]
 pub fn bare() -> Case {
-    tower_case("bare", Work)
-}
-
-/// A case that calls `service`, readiness first, one call after the other.
-pub fn tower_case<S>(name: &'static str, service: S) -> Case
-where
-    S: Service<u64> + Clone + 'static,
-{
-    Case::new(name, move |calls| {
-        let mut service = service.clone();
-        async move {
-            for request in 0..calls {
-                let ready = poll_fn(|cx| service.poll_ready(cx)).await;
-                assert!(ready.is_ok(), "{name}: not ready");
-                let answer = service.call(black_box(request)).await;
-                assert!(black_box(answer).is_ok(), "{name}: failed");
-            }
-        }
-    })
+    Case::tower(NOTHING_FAILS, "no layer", Expect::Answer, || Work(Script::Succeeds)).one_thread()
 }

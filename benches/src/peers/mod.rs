@@ -1,5 +1,6 @@
-//! The peers, on the same work. Each is configured to do what ours does by default: up to three
-//! attempts with a budget where it has one, a breaker by failure rate, a fixed value as fallback.
+//! The peers, on the same work. Each is configured to do what ours does: up to three attempts with a
+//! budget where it has one, a breaker by failure rate, a fixed value as fallback. Where the work
+//! fails, no budget refuses, no breaker trips and no retry waits, as far as a peer can be told so.
 
 mod backon;
 mod breakers;
@@ -7,18 +8,29 @@ mod resilience;
 mod seatbelt;
 mod tower_retry;
 
-use crate::measure::Case;
+use crate::case::Case;
+use crate::sizes::Size;
 
-/// Peers that do not build here, and why. Printed below the table.
-pub const NOT_COMPARED: &[(&str, &str)] = &[];
+/// What is not compared, and why. Printed below the table.
+pub const NOT_COMPARED: &[(&str, &str)] = &[
+    ("waits of tower-resilience, seatbelt and backon", "a delay of zero may still be a timer's tick"),
+    ("failsafe and recloser by first failure and fallback", "they only break circuits"),
+    ("reqwest-retry", "it is bound to a reqwest client, so it cannot wrap the same work"),
+];
 
 /// All peers.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    let mut cases = vec![tower_retry::case()];
+    let mut cases = tower_retry::cases();
     cases.extend(resilience::cases());
     cases.extend(seatbelt::cases());
     cases.extend(breakers::cases());
-    cases.push(backon::case());
+    cases.extend(backon::cases());
     cases
+}
+
+/// The peers' futures over HTTP requests.
+#[must_use]
+pub fn http_sizes() -> Vec<Size> {
+    vec![resilience::http_size(), seatbelt::http_size(), tower_retry::http_size()]
 }
