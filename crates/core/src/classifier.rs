@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use crate::class::ErrorClass;
 use crate::classify::Classify;
 use crate::incident::record::Observers;
-use crate::incident::{Entered, LayerKind, Observer, StepKind, scope};
+use crate::incident::{Entered, LayerKind, Observer, StepKind, outcome, scope};
 use crate::label::Operation;
 use crate::note::Note;
 use crate::observation::Fingerprint;
@@ -190,17 +190,17 @@ impl<R> Classifier<R> {
     ) where
         R: Classify<Res, E>,
     {
-        let Some(attempt) = scope::note_attempt(failure.class) else { return };
+        let Some(attempt) = outcome::note_attempt(failure.class) else { return };
         self.count_failure(failure.class);
         let detail = self.explain(outcome);
         self.step(operation, layer, StepKind::Failed { attempt, failure, detail });
-        scope::mark_noted(failure.class);
+        outcome::mark_noted(failure.class);
     }
 
     /// Records that an attempt succeeded, if an earlier one of this call failed.
     #[inline]
     pub fn note_success(&self, operation: &Operation, layer: LayerKind) {
-        if let Some(attempt) = scope::recovered_attempt() {
+        if let Some(attempt) = outcome::recovered_attempt() {
             // Off the happy path: the call met a failure before.
             self.step(operation, layer, StepKind::Succeeded { attempt });
         }
@@ -218,15 +218,15 @@ impl<R> Classifier<R> {
         let breaker = crate::Label::new(rejection.name());
         let retry_after = rejection.retry_after();
         self.step(operation, layer, StepKind::Rejected { breaker, retry_after });
-        scope::mark_noted(ErrorClass::Rejected);
-        scope::mark_rejected();
+        outcome::mark_noted(ErrorClass::Rejected);
+        outcome::mark_rejected();
     }
 
     /// Counts a failed outcome of `class` that is recorded as something else than an attempt (a
     /// failed fallback), unless a layer below counted it.
     #[cold]
     pub fn count_unnoted(&self, class: ErrorClass) {
-        if scope::note_attempt(class).is_some() {
+        if outcome::note_attempt(class).is_some() {
             self.count_failure(class);
         }
     }

@@ -5,7 +5,9 @@
 //! the incident gets a resolution and goes to the observers of the [`Classifier`](crate::Classifier).
 
 mod id;
+mod nested;
 mod observer;
+pub(crate) mod outcome;
 pub(crate) mod record;
 mod refusal;
 pub(crate) mod scope;
@@ -14,14 +16,15 @@ mod timeline;
 
 pub use self::{
     id::IncidentId,
+    nested::{InScope, scope},
     observer::{Labels, Observer},
-    refusal::Refusal,
-    scope::{
-        Aside, Deferred, Detached, Entered, Handover, InFallback, InScope, Scope, begin_fallback,
-        blocked_below, calling, circuit_opened, defer, detached, exhausted_below, identify,
-        mark_blocked, mark_exhausted, next_attempt, rejected_below, run_detached, scope, seen,
-        snapshot, take_over,
+    outcome::{
+        Aside, Deferred, Handover, InFallback, begin_fallback, blocked_below, circuit_opened,
+        defer, exhausted_below, identify, mark_blocked, mark_exhausted, next_attempt,
+        rejected_below, seen, snapshot, take_over,
     },
+    refusal::Refusal,
+    scope::{Detached, Entered, Scope, calling, detached, run_detached},
     step::{LayerKind, Step, StepKind},
     timeline::Timeline,
 };

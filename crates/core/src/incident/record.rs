@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::class::{ClassSet, ErrorClass};
-use crate::incident::scope::{Deferred, Handover};
 use crate::incident::{
-    Incident, IncidentId, Labels, LayerKind, Observer, Resolution, Step, StepKind,
+    Deferred, Handover, Incident, IncidentId, Labels, LayerKind, Observer, Resolution, Step,
+    StepKind,
 };
 use crate::label::{Label, Operation};
 use crate::verdict::Failure;
