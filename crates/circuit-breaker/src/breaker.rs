@@ -6,8 +6,7 @@
 //! [`Circuit`], which is told first how many plain successes came since. So all results are in one
 //! order, and each belongs to exactly one era.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tower_triage_core::{Label, RetryAfter, Verdict, Vote};
@@ -15,6 +14,7 @@ use tower_triage_core::{Label, RetryAfter, Verdict, Vote};
 use crate::circuit::{Chance, Change, Circuit, Outcome};
 use crate::settings::Settings;
 use crate::state::{Counts, Sample, State, Transition};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::word::Word;
 
 /// What an admitted call takes with it and brings back.

@@ -76,6 +76,7 @@ mod reject;
 mod service;
 mod settings;
 mod state;
+mod sync;
 mod ticket;
 mod watchers;
 mod word;

@@ -1,7 +1,9 @@
 //! Callers who wait for readiness, to be woken when the circuit's answer may have changed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// The seats of all services that ever waited. Touched only when somebody waits or a state changes.
 #[derive(Debug, Default)]

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tower_triage_core::incident::run_detached;
 
 use crate::state::Transition;
+use crate::sync::{Mutex, MutexGuard};
 
 type Callback = Arc<dyn Fn(&Transition) + Send + Sync>;
 
@@ -21,7 +22,7 @@ impl Watchers {
         self.lock().push(Arc::new(callback));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Callback>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Callback>> {
         self.callbacks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -118,6 +118,7 @@ mod refresh;
 mod replay;
 mod service;
 mod span;
+mod sync;
 
 pub use self::{
     budget::Budget,

@@ -1,11 +1,11 @@
 //! A capped bucket that gains a fraction of a retry with every request.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use tower_triage_core::ConfigError;
 
 use super::fixed::{ONE, units};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// A bucket that gains [`gain`](Self::gain) retries per request, holds at most
 /// [`capacity`](Self::capacity) and starts with [`initial`](Self::initial). It needs no clock, and
@@ -57,7 +57,7 @@ impl Bucket {
     }
 
     /// The ledger, with the deposits up to now in it.
-    fn settled(&self) -> std::sync::MutexGuard<'_, Ledger> {
+    fn settled(&self) -> MutexGuard<'_, Ledger> {
         // Every state of the ledger is a valid one, a panicking holder's too.
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock: the count must never be older than the one settled last.

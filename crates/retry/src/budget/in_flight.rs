@@ -1,10 +1,9 @@
 //! A share of the calls in flight, as Envoy and failsafe-go have it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tower_triage_core::ConfigError;
 
 use super::fixed::{ONE, units};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Of the attempts in flight, retries may be [`max_ratio`](Self::max_ratio), and
 /// [`min`](Self::min) always. A retry is denied when at least `min` retries run and their share

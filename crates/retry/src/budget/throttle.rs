@@ -1,8 +1,8 @@
 //! gRPC's retry throttling (proposal A6): while too much fails, nothing is repeated.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use tower_triage_core::ConfigError;
+
+use crate::sync::{AtomicU32, Ordering};
 
 /// Tokens, full at the start. Each failure that could be repeated takes one, each success gives
 /// [`token_ratio`](Self::token_ratio), and a retry is allowed only while more than half are left.

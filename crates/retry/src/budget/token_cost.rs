@@ -1,8 +1,8 @@
 //! Tokens with a price per kind of failure, as the AWS SDKs' standard mode has them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use tower_triage_core::{ConfigError, ErrorClass};
+
+use crate::sync::{AtomicU32, Ordering};
 
 /// A bucket of tokens, full at the start. A retry pays the cost of the failure it answers; a
 /// success gives tokens back. No clock.

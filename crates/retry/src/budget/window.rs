@@ -1,12 +1,12 @@
 //! A share of the requests of the last while, and a reserve.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tower_triage_core::ConfigError;
 
 use super::fixed::{ONE, units};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// In any period of [`ttl`](Self::ttl): retries up to [`ratio`](Self::ratio) of its requests, and
 /// [`min_retries_per_sec`](Self::min_retries_per_sec) on top. Needs the clock.
@@ -96,7 +96,7 @@ impl Window {
         nanos(now) / self.width
     }
 
-    fn retries(&self) -> std::sync::MutexGuard<'_, Retries> {
+    fn retries(&self) -> MutexGuard<'_, Retries> {
         // Every state is a valid one, a panicking holder's too.
         self.retries.lock().unwrap_or_else(PoisonError::into_inner)
     }
