@@ -1,0 +1,235 @@
+//! The breaker's word against its lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tower_triage_core::{Backoff, CircuitOpen, ErrorClass, Failure, Key, Label, Random, Verdict};
+
+use super::{Model, model, race};
+use crate::breakers::{Admission, Breakers};
+use crate::handle::BreakerHandle;
+use crate::policy::BreakerPolicy;
+use crate::settings::Config;
+use crate::state::{Counts, Sample, State};
+
+pub(super) const MODELS: &[Model] = &[
+    model("breaker: admission and transition", admission_and_transition),
+    model("breaker: successes and the lock", successes_and_the_lock),
+    model("breaker: two looks and a success", two_looks_and_a_success),
+    model("breaker: late results", late_results),
+    model("breaker: probe slots and drops", probe_slots_and_drops),
+    model("breaker: slots of an earlier era", slots_of_an_earlier_era),
+    model("breaker: the first success of a new era", the_first_success_of_a_new_era),
+    model("breaker: the end of a slice", the_end_of_a_slice),
+];
+
+const FAILURE: Verdict = Verdict::Failure(Failure::new(ErrorClass::Transient));
+
+fn breakers(policy: BreakerPolicy) -> Arc<Breakers> {
+    Arc::new(Breakers::new(Config {
+        policy: policy.build().unwrap(),
+        name: Label::EMPTY,
+        random: Arc::new(Random::seeded(1)),
+        keyed: None,
+        below_balancer: false,
+    }))
+}
+
+fn one_failure_opens() -> BreakerPolicy {
+    BreakerPolicy::new().consecutive_failures(1).open_for(Backoff::immediate())
+}
+
+fn admit(breakers: &Breakers) -> Result<Admission, CircuitOpen> {
+    breakers.admit(|| Key::EMPTY)
+}
+
+fn handle(breakers: &Arc<Breakers>) -> BreakerHandle {
+    BreakerHandle::new(Arc::clone(breakers))
+}
+
+fn counts(breakers: &Arc<Breakers>) -> Counts {
+    handle(breakers).counts()
+}
+
+fn sample(breakers: &Arc<Breakers>) -> Sample {
+    handle(breakers).window()
+}
+
+/// The same breakers for each of the racing threads.
+fn with<T, F: FnOnce(&Arc<Breakers>) -> T>(
+    breakers: &Arc<Breakers>,
+    f: F,
+) -> impl FnOnce() -> T + use<T, F> {
+    let breakers = Arc::clone(breakers);
+    move || f(&breakers)
+}
+
+/// Once somebody knows that the circuit is open, nobody they told gets in; who came in before
+/// counts once, as a success of the old era or as late.
+fn admission_and_transition() {
+    let breakers = breakers(one_failure_opens().open_for(Backoff::fixed(Duration::from_secs(1))));
+    let told = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&told);
+    let failing = admit(&breakers).unwrap();
+    let opens = move |breakers: &Arc<Breakers>| {
+        let transition = breakers.settle(&failing, &FAILURE).unwrap();
+        assert_eq!((transition.from, transition.to), (State::Closed, State::Open));
+        tells.store(true, Ordering::Release);
+    };
+    let calls = move |breakers: &Arc<Breakers>| {
+        let knew = told.load(Ordering::Acquire);
+        let admitted = admit(breakers);
+        assert!(!(knew && admitted.is_ok()), "admitted although it is known to be open");
+        if let Ok(admission) = &admitted {
+            assert!(breakers.settle(admission, &Verdict::Success).is_none());
+        }
+        admitted.is_ok()
+    };
+    let ((), admitted) = race(with(&breakers, opens), with(&breakers, calls));
+
+    assert_eq!(handle(&breakers).state(), State::Open);
+    let counts = counts(&breakers);
+    assert_eq!(counts.failures, 1);
+    assert_eq!(counts.successes + counts.late, u64::from(admitted));
+    assert_eq!(counts.rejected, u64::from(!admitted));
+}
+
+/// No success is lost to a failure that takes the lock meanwhile, and none counts twice.
+fn successes_and_the_lock() {
+    let breakers = breakers(BreakerPolicy::new().count_window(10).failures(5));
+    let admissions = [admit(&breakers).unwrap(), admit(&breakers).unwrap()];
+    let failing = admit(&breakers).unwrap();
+    let succeeds = move |breakers: &Arc<Breakers>| {
+        for admission in &admissions {
+            breakers.settle(admission, &Verdict::Success);
+        }
+    };
+    let fails = move |breakers: &Arc<Breakers>| breakers.settle(&failing, &FAILURE);
+    race(with(&breakers, succeeds), with(&breakers, fails));
+
+    let counts = counts(&breakers);
+    assert_eq!((counts.successes, counts.failures, counts.late), (2, 1, 0));
+    assert_eq!(sample(&breakers), Sample { recorded: 3, failures: 1, slow: 0 });
+}
+
+/// Whoever only looks takes nothing away and adds nothing, with a success and another look beside.
+fn two_looks_and_a_success() {
+    let breakers = breakers(BreakerPolicy::new().count_window(10).failures(5));
+    let first = admit(&breakers).unwrap();
+    let second = admit(&breakers).unwrap();
+    breakers.settle(&first, &Verdict::Success);
+    let succeeds = move |breakers: &Arc<Breakers>| breakers.settle(&second, &Verdict::Success);
+    let other_look = loom::thread::spawn(with(&breakers, |breakers| sample(breakers).recorded));
+    let (_, seen) = race(with(&breakers, succeeds), with(&breakers, |b| sample(b).recorded));
+    assert!((1..=2).contains(&seen) && (1..=2).contains(&other_look.join().unwrap()));
+    assert_eq!(counts(&breakers).successes, 2);
+}
+
+/// A success of the first era never counts in the era after open and half-open.
+fn late_results() {
+    let breakers = breakers(one_failure_opens().count_window(10).failures(5));
+    let failing = admit(&breakers).unwrap();
+    let slow = admit(&breakers).unwrap();
+    let late = move |breakers: &Arc<Breakers>| breakers.settle(&slow, &Verdict::Success);
+    let comes_back = move |breakers: &Arc<Breakers>| {
+        assert_eq!(breakers.settle(&failing, &FAILURE).unwrap().to, State::Open);
+        let probe = admit(breakers).unwrap();
+        assert_eq!(breakers.settle(&probe, &Verdict::Success).unwrap().to, State::Closed);
+    };
+    race(with(&breakers, late), with(&breakers, comes_back));
+
+    assert_eq!(sample(&breakers), Sample::default(), "nothing of the new era has ended yet");
+    let counts = counts(&breakers);
+    assert_eq!((counts.successes + counts.late, counts.failures), (2, 1));
+}
+
+/// One slot: never two inside, and it is free again whether its call was dropped or ended.
+fn probe_slots_and_drops() {
+    let breakers = breakers(one_failure_opens().decide_by_count(u32::MAX, 1));
+    let failing = admit(&breakers).unwrap();
+    breakers.settle(&failing, &FAILURE);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let prober = |drops: bool| {
+        let inside = Arc::clone(&inside);
+        move |breakers: &Arc<Breakers>| {
+            let Ok(admission) = admit(breakers) else { return 0 };
+            assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two probes at once");
+            inside.fetch_sub(1, Ordering::Relaxed);
+            if drops {
+                breakers.abandon(&admission);
+            } else {
+                breakers.settle(&admission, &Verdict::Success);
+            }
+            1
+        }
+    };
+    let (one, other) = race(with(&breakers, prober(true)), with(&breakers, prober(false)));
+
+    assert!(one + other > 0, "the first of them finds the slot free");
+    let counts = counts(&breakers);
+    assert_eq!(
+        (counts.abandoned, counts.successes, counts.rejected),
+        (one, other, 2 - one - other)
+    );
+    let held = admit(&breakers);
+    assert!(held.is_ok(), "the slot is free");
+    assert!(admit(&breakers).is_err(), "and there is only one");
+}
+
+/// A probe of an earlier half-open era that is dropped late gives back no slot of the present one.
+fn slots_of_an_earlier_era() {
+    let breakers = breakers(one_failure_opens().probes(2).decide_by_count(u32::MAX, 1));
+    let failing = admit(&breakers).unwrap();
+    breakers.settle(&failing, &FAILURE);
+    let (dropped, failing) = (admit(&breakers).unwrap(), admit(&breakers).unwrap());
+    let drops = move |breakers: &Arc<Breakers>| breakers.abandon(&dropped);
+    let fails = move |breakers: &Arc<Breakers>| {
+        assert_eq!(breakers.settle(&failing, &FAILURE).unwrap().to, State::Open);
+        [admit(breakers), admit(breakers)]
+    };
+    let ((), held) = race(with(&breakers, drops), with(&breakers, fails));
+    assert!(held.iter().all(Result::is_ok), "two slots of the new era");
+    assert!(admit(&breakers).is_err(), "both are still held");
+}
+
+/// A half-open circuit is quiet for ever, a new closed one not at all: whoever is admitted to the
+/// new era must not go by the quiet of the old one, or its success would get a wrong date.
+fn the_first_success_of_a_new_era() {
+    let policy = one_failure_opens().time_window(Duration::from_millis(100)).failures(5);
+    let breakers = breakers(policy);
+    let failing = admit(&breakers).unwrap();
+    breakers.settle(&failing, &FAILURE);
+    let probe = admit(&breakers).unwrap();
+    let closes = move |breakers: &Arc<Breakers>| breakers.settle(&probe, &Verdict::Success);
+    let calls = |breakers: &Arc<Breakers>| {
+        let admitted = admit(breakers);
+        if let Ok(admission) = &admitted {
+            breakers.settle(admission, &Verdict::Success);
+        }
+        admitted.is_ok()
+    };
+    let (_, admitted) = race(with(&breakers, closes), with(&breakers, calls));
+
+    breakers.settings.clock.set(100);
+    assert_eq!(sample(&breakers), Sample::default(), "what came at 0 ms is over at 100 ms");
+    assert_eq!(counts(&breakers).successes, 1 + u64::from(admitted));
+}
+
+/// At the end of a slice a success and a failure race for the next one: both are in it.
+fn the_end_of_a_slice() {
+    let breakers =
+        breakers(BreakerPolicy::new().time_window(Duration::from_millis(100)).failures(5));
+    let first = admit(&breakers).unwrap();
+    breakers.settle(&first, &Verdict::Success);
+    breakers.settings.clock.set(10);
+    let (good, bad) = (admit(&breakers).unwrap(), admit(&breakers).unwrap());
+    let succeeds = move |breakers: &Arc<Breakers>| breakers.settle(&good, &Verdict::Success);
+    let fails = move |breakers: &Arc<Breakers>| breakers.settle(&bad, &FAILURE);
+    race(with(&breakers, succeeds), with(&breakers, fails));
+
+    breakers.settings.clock.set(109);
+    assert_eq!(sample(&breakers), Sample { recorded: 2, failures: 1, slow: 0 });
+    breakers.settings.clock.set(110);
+    assert_eq!(sample(&breakers), Sample::default());
+}
