@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::any_error::{AnyError, BoxError};
 use crate::class::{ErrorClass, Vote};
 use crate::classify::ClassifyError;
+use crate::elapsed::Elapsed;
 use crate::note::{Note, Stamp};
 use crate::rejection::CircuitOpen;
 use crate::verdict::{Disposition, Failure, RetryAfter};
@@ -63,6 +64,16 @@ impl ClassifyError<CircuitOpen> for Chain {
     }
 
     fn explain(&self, error: &CircuitOpen, out: &mut dyn fmt::Write) {
+        write_chain(error, out);
+    }
+}
+
+impl ClassifyError<Elapsed> for Chain {
+    fn error(&self, error: &Elapsed) -> Failure {
+        error.failure()
+    }
+
+    fn explain(&self, error: &Elapsed, out: &mut dyn fmt::Write) {
         write_chain(error, out);
     }
 }
@@ -209,8 +220,8 @@ pub fn classify_chain(error: &(dyn Error + 'static), phase: Phase) -> Failure {
     }
 }
 
-/// What one link of a chain says by itself, if it is a rejection of ours, a timer of tokio or
-/// tower, or an error of a tower layer. Protocol crates ask this first and add their own types.
+/// What one link of a chain says by itself, if it is a rejection or time limit of ours, a timer of
+/// tokio or tower, or an error of a tower layer. Protocol crates ask this first and add their own types.
 #[must_use]
 pub fn local_failure(cause: &(dyn Error + 'static)) -> Option<Failure> {
     if let Some(open) = cause.downcast_ref::<CircuitOpen>() {
@@ -221,8 +232,11 @@ pub fn local_failure(cause: &(dyn Error + 'static)) -> Option<Failure> {
             left => failure.retry_after(RetryAfter::AtLeast(left)),
         });
     }
+    if let Some(elapsed) = cause.downcast_ref::<Elapsed>() {
+        return Some(elapsed.failure());
+    }
     if cause.is::<tokio::time::error::Elapsed>() {
-        return Some(Failure::new(ErrorClass::Timeout).reason("elapsed"));
+        return Some(Failure::new(ErrorClass::Timeout).reason(Elapsed::REASON));
     }
     if let Some(join) = cause.downcast_ref::<tokio::task::JoinError>() {
         return Some(if join.is_cancelled() {
@@ -237,7 +251,7 @@ pub fn local_failure(cause: &(dyn Error + 'static)) -> Option<Failure> {
 #[cfg(feature = "tower")]
 fn tower_failure(cause: &(dyn Error + 'static)) -> Option<Failure> {
     if cause.is::<tower::timeout::error::Elapsed>() {
-        return Some(Failure::new(ErrorClass::Timeout).reason("elapsed"));
+        return Some(Failure::new(ErrorClass::Timeout).reason(Elapsed::REASON));
     }
     if cause.is::<tower::load_shed::error::Overloaded>() {
         return Some(Failure::new(ErrorClass::Rejected).reason("load_shed"));

@@ -265,6 +265,7 @@ pub(crate) fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
             tracing::error!(operation, layer, outcome, error.r#type = error_type, "{kind}");
         }
         StepKind::Failed { .. }
+        | StepKind::TimedOut { soft: true, .. }
         | StepKind::NotRetried { .. }
         | StepKind::CircuitOpened { .. }
         | StepKind::FallbackAnswered { .. }
@@ -279,6 +280,8 @@ pub(crate) fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
         | StepKind::Succeeded { .. }
         | StepKind::Nudged { .. }
         | StepKind::Released { .. }
+        // A hard limit is followed by its failure.
+        | StepKind::TimedOut { soft: false, .. }
         | StepKind::Rejected { .. } => {
             tracing::debug!(operation, layer, outcome, error.r#type = error_type, "{kind}");
         }

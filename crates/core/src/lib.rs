@@ -9,7 +9,7 @@
 //! | [`Describe`] | what is known of the request? |
 //! | [`Classifier`] | the one handle that all layers of a stack share: rules, overrides, counters, observers |
 //! | [`ClassifyLayer`] | a classifier that has to be asked: remote, learned |
-//! | [`AnyError`], [`CircuitOpen`] | which error types fit every stack? |
+//! | [`AnyError`], [`CircuitOpen`], [`Elapsed`] | which error types fit every stack? |
 //! | [`incident`] | the record of one call that met a failure |
 //! | [`Backoff`], [`Jitter`] | how long until the next try? |
 //!
@@ -51,6 +51,7 @@ mod config;
 mod describe;
 #[cfg(feature = "serde")]
 pub mod duration_text;
+mod elapsed;
 mod held;
 pub mod incident;
 mod label;
@@ -79,6 +80,7 @@ pub use self::{
     clock::{Clock, wall_clock},
     config::ConfigError,
     describe::{Describe, Key, Target},
+    elapsed::Elapsed,
     held::HeldError,
     incident::{Incident, LayerKind, Observer, Refusal, Resolution, Step, StepKind},
     label::{Label, Operation},

@@ -1,4 +1,4 @@
-//! The one error of our own.
+//! The error of an open circuit.
 
 use std::fmt;
 use std::time::Duration;

@@ -98,7 +98,8 @@ pub enum ServerWord {
     /// It said nothing.
     #[default]
     Silent,
-    /// It forbade a retry (`x-should-retry: false`, a negative pushback).
+    /// It forbade a retry (`x-should-retry: false`, a negative pushback); or the request's deadline
+    /// has passed, after which nobody asks for one ([`Elapsed`](crate::Elapsed)).
     Forbidden,
     /// It asked for a retry (`x-should-retry: true`): lifts class and "safe", not attempts, cap, deadline or budget.
     Demanded,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tower_triage_core::{
-    Backoff, Delays, Disposition, ErrorClass, Failure, HintMode, Refusal, RetryAfter, RetryRule,
-    ServerWord,
+    Backoff, Delays, Disposition, Elapsed, ErrorClass, Failure, HintMode, Refusal, RetryAfter,
+    RetryRule, ServerWord,
 };
 
 use crate::policy::{ClassRule, RetryPolicy};
@@ -88,6 +88,10 @@ pub enum Decision {
         /// Only after new credentials were obtained.
         refresh: bool,
     },
+    /// Send it again at once, and keep the failed outcome until there is an answer: this failure
+    /// opened a breaker below, which would refuse after the wait as well. (Unless there is another
+    /// way: a fallback below for refusals, another key, another endpoint.)
+    Ask,
     /// Return the failure.
     Stop(Refusal),
 }
@@ -98,8 +102,8 @@ impl RetryPolicy {
     ///
     /// The order of the questions is fixed, and the first one that says no gives the reason: class,
     /// the server's word, committed, replayable, safe to repeat (disposition and idempotency, or
-    /// unit of work), attempts left, hint within cap and deadline, wait within the deadline and not
-    /// shorter than a breaker below stays open that this very failure opened. The budget comes last and is asked by the layer.
+    /// unit of work), attempts left, hint within cap and deadline, wait within the deadline. The
+    /// budget comes last and is asked by the layer.
     pub fn decide(
         &self,
         facts: &Facts,
@@ -126,7 +130,7 @@ impl RetryPolicy {
     #[must_use]
     pub fn would_retry(&self, failure: &Failure, facts: &Facts) -> bool {
         let decision = self.decide(facts, &mut Progress::default(), failure, 0.0);
-        matches!(decision, Decision::Again { refresh: false, .. })
+        matches!(decision, Decision::Again { refresh: false, .. } | Decision::Ask)
     }
 
     /// Is a failure like this one repeated at all, by its class or the server's word alone?
@@ -158,7 +162,10 @@ impl RetryPolicy {
             None => return Err(Refusal::ClassNotRetried),
         };
         if failure.server == ServerWord::Forbidden {
-            return Err(Refusal::ServerForbade);
+            return Err(match failure.reason {
+                Elapsed::DEADLINE_REASON => Refusal::DeadlinePassed,
+                _ => Refusal::ServerForbade,
+            });
         }
         if facts.committed {
             return Err(Refusal::Committed);
@@ -193,10 +200,10 @@ impl RetryPolicy {
         if facts.time_left.is_some_and(|left| wait > left) {
             return Err(Refusal::WaitOverDeadline);
         }
-        if facts.blocked_below.is_some_and(|time| wait < time) {
-            return Err(Refusal::CircuitOpened);
-        }
         progress.refreshed |= refresh;
+        if facts.blocked_below.is_some_and(|time| wait < time) && !refresh {
+            return Ok(Decision::Ask);
+        }
         Ok(Decision::Again { wait, hinted, refresh })
     }
 

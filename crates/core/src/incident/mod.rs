@@ -19,9 +19,9 @@ pub use self::{
     nested::{InScope, scope},
     observer::{Labels, Observer},
     outcome::{
-        Aside, Deferred, Handover, InFallback, begin_fallback, blocked_below, circuit_opened,
-        defer, exhausted_below, identify, mark_blocked, mark_exhausted, next_attempt,
-        rejected_below, seen, snapshot, take_over,
+        Aside, Branch, Deferred, Handover, blocked_below, circuit_opened, defer, exhausted_below,
+        identify, mark_blocked, mark_exhausted, next_attempt, rejected_below, seen, snapshot,
+        take_over, urgent_left,
     },
     refusal::Refusal,
     scope::{Detached, Entered, Scope, calling, detached, run_detached},
@@ -95,7 +95,8 @@ pub enum Resolution {
     Escalated,
     /// The caller got the failure.
     Failed,
-    /// Nothing failed here: only a call made inside this one met a failure.
+    /// Nothing failed here: only a call made inside this one met a failure, or an attempt was told
+    /// to come to an end and did, with an answer.
     Nested,
     /// The caller dropped the call.
     Abandoned,

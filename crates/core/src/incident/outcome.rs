@@ -19,10 +19,14 @@ pub(crate) fn note_attempt(class: ErrorClass) -> Option<u32> {
     let number = with_record(|record| {
         let attempts = record.incident.attempts;
         let number = match record.told.noted {
-            Noted::Failed(noted) if noted == class || record.told.rejected => return None,
+            Noted::Failed(noted) if noted == class => return None,
             Noted::Nothing => attempts.saturating_add(1),
-            // Made of an attempt's outcome by a layer in between.
-            Noted::Failed(_) | Noted::Succeeded => attempts.max(1),
+            // Made of an attempt's outcome by a layer in between, or instead of it: what breakers
+            // said of that one does not hold for this one.
+            Noted::Failed(_) | Noted::Succeeded | Noted::Replaced => {
+                (record.told.rejected, record.told.blocked) = (false, None);
+                attempts.max(1)
+            }
         };
         record.told.noted = Noted::Failed(class);
         Some(number)
@@ -66,7 +70,7 @@ impl Aside {
         let Some(kept) = self.kept else { return };
         let (id, told) = *kept;
         with_record(|record| {
-            if record.incident.id == id {
+            if record.key == id {
                 record.told = told;
             }
         });
@@ -85,7 +89,7 @@ impl fmt::Debug for Aside {
 pub fn next_attempt() -> Aside {
     let kept = with_record(|record| {
         (record.ended_by.fallback, record.ended_by.forced) = (false, false);
-        Box::new((record.incident.id, std::mem::take(&mut record.told)))
+        Box::new((record.key, std::mem::take(&mut record.told)))
     });
     Aside { kept }
 }
@@ -115,7 +119,7 @@ pub(crate) fn mark_rejected() {
 /// Tells a retry above that nothing will pass for `time`: a breaker below has just opened. Not for
 /// one of many endpoints below a balancer, where the next attempt may go elsewhere.
 pub fn mark_blocked(time: Duration) {
-    with_record(|record| record.told.blocked = Some(time));
+    with_record(|record| record.told.blocked = record.told.blocked.max(Some(time)));
 }
 
 /// For how long nothing will pass, if this outcome opened a breaker below.
@@ -124,51 +128,48 @@ pub fn blocked_below() -> Option<Duration> {
     with_record(|record| record.told.blocked).flatten()
 }
 
-/// A fallback step that is being tried; see [`begin_fallback`]. Dropped, it ends without an answer.
-#[must_use = "dropped, the fallback ends without an answer"]
-#[derive(Debug)]
-pub struct InFallback {
-    primary: Aside,
+/// What is said of the outcomes of a fallback step, while the primary's failure is kept. It counts
+/// only while the step itself is polled: in between, and if the step is dropped, the primary's
+/// failure is the one that is on its way up.
+#[derive(Default)]
+pub struct Branch {
+    /// Boxed: it is made on the failure path only.
+    told: Box<Told>,
 }
 
-/// Tells the scope that a fallback step is tried for the failure on its way up: what comes up next
-/// is a new outcome, but the failure of the primary goes on to decide.
-pub fn begin_fallback() -> InFallback {
-    with_record(|record| record.fallbacks += 1);
-    InFallback { primary: next_attempt() }
-}
-
-impl InFallback {
-    /// Another step of the same chain is tried: what was said of the last one is forgotten.
-    pub fn next_step(&self) {
-        drop(next_attempt());
+impl Branch {
+    /// Runs `f`, a poll of the step or a look at its outcome, so that what layers say in it is said
+    /// of the step; what fails in it does not decide.
+    pub fn run<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        struct Back<'a>(&'a mut Told);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                with_record(|record| {
+                    std::mem::swap(&mut record.told, self.0);
+                    record.fallbacks = record.fallbacks.saturating_sub(1);
+                });
+            }
+        }
+        let entered = with_record(|record| {
+            std::mem::swap(&mut record.told, &mut self.told);
+            record.fallbacks += 1;
+        });
+        let _back = entered.map(|()| Back(&mut self.told));
+        f()
     }
 
     /// The step has answered: with this outcome the call goes on, and what layers below left for
     /// the failure is forgotten.
-    pub fn answered(mut self) {
-        self.primary = Aside::default();
-        self.leave();
+    pub fn answered(self) {
         with_record(|record| {
             record.told = Told { noted: Noted::Succeeded, ..Told::default() };
         });
     }
-
-    fn leave(&self) {
-        with_record(|record| record.fallbacks = record.fallbacks.saturating_sub(1));
-    }
 }
 
-impl Drop for InFallback {
-    fn drop(&mut self) {
-        // Dropped in the scope of another call, or in none (the whole call was dropped), there is
-        // nothing to set right.
-        let primary = std::mem::take(&mut self.primary);
-        let current = with_record(|record| record.incident.id);
-        if current.is_some() && current == primary.kept.as_ref().map(|kept| kept.0) {
-            self.leave();
-            primary.restore();
-        }
+impl fmt::Debug for Branch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Branch").finish_non_exhaustive()
     }
 }
 
@@ -228,6 +229,12 @@ pub fn defer(work: Box<dyn Deferred>) -> Result<(), Box<dyn Deferred>> {
         other => record.told.deferred = other,
     });
     work.map_or(Ok(()), Err)
+}
+
+/// Is there work that nothing takes back?
+#[must_use]
+pub fn urgent_left() -> bool {
+    with_record(|record| record.urgent.is_some()).unwrap_or_default()
 }
 
 /// Takes back everything that layers below left for the end of the call, urgent work included: the

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::class::{ClassSet, ErrorClass};
+use crate::elapsed::Elapsed;
 use crate::incident::{
     Deferred, Handover, Incident, IncidentId, Labels, LayerKind, Observer, Resolution, Step,
     StepKind,
@@ -19,6 +20,8 @@ pub(crate) type Observers = Vec<Arc<dyn Observer>>;
 /// The heap part of a scope: made at the first failure.
 pub(crate) struct Record {
     pub(crate) incident: Incident,
+    /// Names this record among others; the incident's own id may yet be given another value.
+    pub(crate) key: IncidentId,
     pub(crate) begun: Instant,
     /// Whose incident it is: set by the first step of the call's own, so that a record made only of
     /// the steps of nested calls is not reported to the nested calls' observers.
@@ -27,7 +30,7 @@ pub(crate) struct Record {
     pub(crate) told: Told,
     /// Work for the end of the call that nothing takes back.
     pub(crate) urgent: Option<Box<dyn Deferred>>,
-    /// How many fallback steps are being tried, one inside another: what fails in them does not
+    /// How many fallback steps are being polled, one inside another: what fails in them does not
     /// decide.
     pub(crate) fallbacks: u32,
     pub(crate) ended_by: EndedBy,
@@ -51,6 +54,17 @@ pub(crate) struct Told {
     pub(crate) deferred: Option<Box<dyn Deferred>>,
 }
 
+impl Told {
+    /// The outcome that this was said of is replaced by one that a time limit of ours makes, to be
+    /// recorded in its own right. That a retry below gave up stays true.
+    fn cut_off(&mut self) {
+        if self.noted != Noted::Nothing {
+            self.noted = Noted::Replaced;
+        }
+        self.rejected = false;
+    }
+}
+
 /// Which outcome was recorded last, as far as layers can tell: one made by a layer in between (a
 /// time limit, a mapping) has another class, and is recorded in its own right.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -59,6 +73,8 @@ pub(crate) enum Noted {
     Nothing,
     Failed(ErrorClass),
     Succeeded,
+    /// One that was recorded, and is now replaced.
+    Replaced,
 }
 
 /// What made the success that the call ends with.
@@ -73,9 +89,11 @@ impl Record {
     pub(crate) fn new(operation: Operation, begun: Instant) -> Box<Self> {
         let elapsed = begun.elapsed();
         let now = crate::clock::wall_clock();
+        let id = IncidentId::random();
         Box::new(Self {
+            key: id,
             incident: Incident {
-                id: IncidentId::random(),
+                id,
                 operation,
                 started: now.checked_sub(elapsed).unwrap_or(SystemTime::UNIX_EPOCH),
                 elapsed,
@@ -115,6 +133,13 @@ impl Record {
             StepKind::Succeeded { attempt } => {
                 incident.attempts = incident.attempts.max(*attempt);
             }
+            // Whatever was on its way up below is gone.
+            StepKind::TimedOut { soft: false, .. } => {
+                self.told.cut_off();
+                incident.classes = incident.classes.with(ErrorClass::Timeout);
+                // For an attempt that was begun, its failure follows.
+                incident.failure.get_or_insert(Elapsed::not_sent().failure());
+            }
             StepKind::Rejected { .. } => {
                 incident.classes = incident.classes.with(ErrorClass::Rejected);
                 incident.failure.get_or_insert(Failure::new(ErrorClass::Rejected));
@@ -127,7 +152,8 @@ impl Record {
             StepKind::Escalated { .. } => self.ended_by.escalated = true,
             StepKind::NotRecorded => incident.not_recorded = true,
             StepKind::ForcedFinish => self.ended_by.forced = true,
-            StepKind::Waiting { .. }
+            StepKind::TimedOut { soft: true, .. }
+            | StepKind::Waiting { .. }
             | StepKind::NotRetried { .. }
             | StepKind::Nudged { .. }
             | StepKind::Released { .. }

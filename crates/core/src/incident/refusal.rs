@@ -31,8 +31,6 @@ pub enum Refusal {
     BudgetExhausted,
     /// A retry below used up its attempts for this very call.
     ExhaustedBelow,
-    /// This failure opened a breaker below, which lets nothing pass before the next wait is over.
-    CircuitOpened,
     /// The layer was told to shut down.
     Shutdown,
     /// No new credentials were obtained.
@@ -56,7 +54,6 @@ impl Refusal {
             Self::WaitOverDeadline => "wait_over_deadline",
             Self::BudgetExhausted => "budget_exhausted",
             Self::ExhaustedBelow => "exhausted_below",
-            Self::CircuitOpened => "circuit_opened",
             Self::Shutdown => "shutdown",
             Self::RefreshFailed => "refresh_failed",
         }

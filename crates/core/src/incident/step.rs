@@ -41,6 +41,8 @@ pub enum LayerKind {
     Retry,
     /// `CircuitBreakerLayer`.
     CircuitBreaker,
+    /// `TimeoutLayer`.
+    Timeout,
     /// `FallbackLayer`.
     Fallback,
     /// `EscalateLayer`.
@@ -55,6 +57,7 @@ impl LayerKind {
             Self::Classify => "classify",
             Self::Retry => "retry",
             Self::CircuitBreaker => "circuit_breaker",
+            Self::Timeout => "timeout",
             Self::Fallback => "fallback",
             Self::Escalate => "escalate",
         }
@@ -103,6 +106,14 @@ pub enum StepKind {
     Released {
         /// Its class.
         class: ErrorClass,
+    },
+    /// A time limit was reached.
+    TimedOut {
+        /// The soft one: the attempt was told, and goes on. Else the hard one: it was dropped, or
+        /// not even begun.
+        soft: bool,
+        /// Since the attempt began.
+        after: Duration,
     },
     /// A breaker refused to send.
     Rejected {
@@ -172,6 +183,8 @@ impl StepKind {
             Self::NotRetried { .. } => "not_retried",
             Self::Nudged { .. } => "nudged",
             Self::Released { .. } => "released",
+            Self::TimedOut { soft: true, .. } => "soft_timed_out",
+            Self::TimedOut { soft: false, .. } => "timed_out",
             Self::Rejected { .. } => "rejected",
             Self::CircuitOpened { .. } => "circuit_opened",
             Self::FallbackAnswered { .. } => "fallback_answered",
@@ -191,6 +204,7 @@ impl StepKind {
                 Some(failure.class)
             }
             Self::Released { class } | Self::FallbackAnswered { covers: class, .. } => Some(*class),
+            Self::TimedOut { soft: false, .. } => Some(ErrorClass::Timeout),
             Self::Rejected { .. } => Some(ErrorClass::Rejected),
             _ => None,
         }
@@ -226,6 +240,10 @@ impl fmt::Display for StepKind {
             Self::NotRetried { why } => write!(f, "not repeated: {why}"),
             Self::Nudged { attempt } => write!(f, "request changed for attempt {attempt}"),
             Self::Released { class } => write!(f, "{class} response released before the wait"),
+            Self::TimedOut { soft: true, after } => {
+                write!(f, "told to come to an end after {after:?}")
+            }
+            Self::TimedOut { soft: false, after } => write!(f, "cut off after {after:?}"),
             Self::Rejected { breaker, retry_after } => {
                 write!(f, "breaker `{breaker}` refused to send, {retry_after:?} left")
             }

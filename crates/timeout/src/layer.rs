@@ -1,0 +1,113 @@
+//! Configuration.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_layer::Layer;
+use tower_triage_core::{Classifier, Shared};
+
+use crate::policy::TimeoutPlan;
+use crate::reject::AsError;
+use crate::service::Timeout;
+use crate::soft::SoftLimit;
+use crate::tell::{NoTell, TellFn};
+
+/// Limits the time of each call: first a signal, then the end.
+///
+/// See the [crate docs](crate) for an example.
+pub struct TimeoutLayer<R, J = AsError, T = NoTell> {
+    core: Core<R, J, T>,
+}
+
+/// What all services made from one layer value share.
+pub(crate) struct Core<R, J, T> {
+    pub(crate) classifier: Classifier<R>,
+    pub(crate) plan: TimeoutPlan,
+    pub(crate) reject: Arc<J>,
+    pub(crate) tell: Arc<T>,
+}
+
+impl<R> TimeoutLayer<R> {
+    /// Tells an attempt after `limit` and drops it a tenth later (at most 10 s), as `Timeout` by
+    /// `classifier`. With a limit of zero only what is ready at once is an answer.
+    #[must_use]
+    pub fn new(classifier: Classifier<R>, limit: Duration) -> Self {
+        let plan = TimeoutPlan::of(limit);
+        Self { core: Core { classifier, plan, reject: Arc::new(AsError), tell: Arc::new(NoTell) } }
+    }
+}
+
+impl<R, J, T> TimeoutLayer<R, J, T> {
+    /// Limit and grace ([`TimeoutPolicy::build`](crate::TimeoutPolicy::build)).
+    #[must_use]
+    pub fn policy(mut self, policy: TimeoutPlan) -> Self {
+        self.core.plan = policy;
+        self
+    }
+
+    /// What callers get when time is up. Default: [`AsError`].
+    #[must_use]
+    pub fn reject_with<J2>(self, reject: J2) -> TimeoutLayer<R, J2, T> {
+        let Core { classifier, plan, tell, .. } = self.core;
+        TimeoutLayer { core: Core { classifier, plan, reject: Arc::new(reject), tell } }
+    }
+
+    /// Tells each request how much time its attempt has, for whoever cannot ask
+    /// [`soft_limit`](crate::soft_limit()): a handler on another task, a peer that reads a header.
+    /// Default: requests are left as they are.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_triage_core::{AnyOk, Chain, Classifier, Halves};
+    /// use tower_triage_timeout::{SoftLimit, TimeoutLayer};
+    ///
+    /// struct Job { milliseconds_left: u128 }
+    ///
+    /// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    /// let layer = TimeoutLayer::new(classifier, Duration::from_secs(4))
+    ///     .tell(|job: &mut Job, limit: &SoftLimit| {
+    ///         job.milliseconds_left = limit.time_until_dropped().as_millis();
+    ///     });
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn tell<Req, F>(self, f: F) -> TimeoutLayer<R, J, TellFn<F>>
+    where
+        F: Fn(&mut Req, &SoftLimit),
+    {
+        let Core { classifier, plan, reject, .. } = self.core;
+        TimeoutLayer { core: Core { classifier, plan, reject, tell: Arc::new(TellFn::new(f)) } }
+    }
+}
+
+impl<S, R, J, T> Layer<S> for TimeoutLayer<R, J, T> {
+    type Service = Timeout<S, R, J, T>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Timeout::new(inner, Shared::new(self.core.clone()))
+    }
+}
+
+impl<R, J, T> Clone for Core<R, J, T> {
+    fn clone(&self) -> Self {
+        Self {
+            classifier: self.classifier.clone(),
+            plan: self.plan,
+            reject: Arc::clone(&self.reject),
+            tell: Arc::clone(&self.tell),
+        }
+    }
+}
+
+impl<R, J, T> Clone for TimeoutLayer<R, J, T> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<R, J, T> fmt::Debug for TimeoutLayer<R, J, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeoutLayer").field("policy", &self.core.plan).finish_non_exhaustive()
+    }
+}
