@@ -41,9 +41,10 @@ pub fn measure(runtime: &Runtime, cases: &[Case]) -> Vec<Cost> {
     cases
         .iter()
         .zip(rounds)
-        .map(|(case, times)| Cost {
+        .zip(turns)
+        .map(|((case, times), calls)| Cost {
             nanoseconds: median(times) * 1e9,
-            allocations: allocations(runtime, case),
+            allocations: allocations(runtime, case, calls.clamp(100, 1_000)),
         })
         .collect()
 }
@@ -72,16 +73,16 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Allocations per call. Exact: the difference of two runs, so that what happens once per run falls
+/// Allocations per call, over `calls` of them. Exact: the difference of two runs, so that what happens once per run falls
 /// out.
 #[must_use]
-pub fn allocations(runtime: &Runtime, case: &Case) -> f64 {
+pub fn allocations(runtime: &Runtime, case: &Case, calls: u64) -> f64 {
     let count = |calls| {
         begin_anew();
         allocation_counter::measure(|| runtime.block_on(case.kept.run(calls))).count_total
     };
     // What is made once, at the first call or at the first failure, is made here.
-    runtime.block_on(case.kept.run(100));
-    let (few, many) = (count(20), count(120));
-    many.saturating_sub(few) as f64 / 100.0
+    runtime.block_on(case.kept.run(3 * calls));
+    let (few, many) = (count(20), count(20 + calls));
+    many.saturating_sub(few) as f64 / calls as f64
 }

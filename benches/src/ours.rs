@@ -26,8 +26,7 @@ impl ToFailure for WorkFailed {
     fn to_failure(&self) -> Failure {
         match self {
             Self::Transient => ErrorClass::Transient.into(),
-            Self::Quota => ErrorClass::Quota.into(),
-            Self::Rejected => ErrorClass::Rejected.into(),
+            Self::Refused | Self::Rejected => ErrorClass::Rejected.into(),
         }
     }
 }
@@ -58,6 +57,11 @@ impl Window {
         }
     }
 
+    /// The default thresholds over this window, checked.
+    pub(crate) fn plan(self) -> BreakerPlan {
+        plan(self.policy())
+    }
+
     /// The same, but nothing short of a window full of failures trips it.
     fn patient_policy(self) -> BreakerPolicy {
         self.policy().minimum_calls(100).failure_rate(1.0)
@@ -72,7 +76,7 @@ pub(crate) fn classifier() -> Classifier<Rules> {
 fn fallback(
     classifier: &Classifier<Rules>,
 ) -> FallbackLayer<Rules, Then<End, Value>, Nothing<WorkFailed>> {
-    let classes = [ErrorClass::Transient, ErrorClass::Quota, ErrorClass::Rejected];
+    let classes = [ErrorClass::Transient, ErrorClass::Rejected];
     FallbackLayer::new(classifier.clone()).or_value(classes, |_| 0)
 }
 
@@ -88,7 +92,7 @@ fn eager_retry(classifier: &Classifier<Rules>) -> RetryLayer<Rules> {
 
 pub(crate) fn ample_budget() -> Budget {
     let settings = BucketSettings { gain: 1000.0, capacity: 1_000_000, initial: 1_000_000 };
-    settings.build().expect("it is valid")
+    Budget::bucket(settings).expect("it is valid")
 }
 
 fn breaker(classifier: &Classifier<Rules>, policy: BreakerPolicy) -> CircuitBreakerLayer<Rules> {
@@ -107,6 +111,7 @@ fn escalate(classifier: &Classifier<Rules>) -> EscalateLayer<Rules, KeepFailure,
 }
 
 /// All four layers at their defaults, but for the breaker's window.
+#[must_use]
 pub fn four(window: Window) -> impl Stack {
     let c = &classifier();
     ServiceBuilder::new()
@@ -118,6 +123,7 @@ pub fn four(window: Window) -> impl Stack {
 }
 
 /// The three layers that peers have too.
+#[must_use]
 pub fn three(window: Window) -> impl Stack {
     let c = &classifier();
     ServiceBuilder::new()
@@ -187,7 +193,7 @@ pub fn cases() -> Vec<Case> {
         answered(NOTHING_FAILS, "ours, four, count window", || four(Window::Count(100))),
     ]);
     let first_fails = Script::EverySecondFails;
-    for (group, script) in [(FIRST_FAILS, first_fails), (FALLBACK, Script::QuotaSpent)] {
+    for (group, script) in [(FIRST_FAILS, first_fails), (FALLBACK, Script::Refuses)] {
         cases.push(answered(group, "ours, three", move || failing_three(script)).one_thread());
         cases.push(answered(group, "ours, four", move || failing_four(script)).one_thread());
     }

@@ -38,8 +38,8 @@ pub enum Script {
     ShareFails(u32),
     /// All but the last of so many.
     AllButOneFail(u64),
-    /// All, for want of quota: what a retry does not heal and a breaker does not count.
-    QuotaSpent,
+    /// All, in a way that a retry does not heal and a breaker does not count.
+    Refuses,
     /// All, in the way a breaker counts.
     Down,
 }
@@ -49,8 +49,8 @@ pub enum Script {
 pub enum WorkFailed {
     /// Worth another attempt; counts against the service.
     Transient,
-    /// Another attempt would fail as well.
-    Quota,
+    /// The service refused; another attempt would be refused as well.
+    Refused,
     /// A breaker did not let the call through.
     Rejected,
 }
@@ -71,16 +71,14 @@ impl Script {
     fn verdict(self) -> Result<(), WorkFailed> {
         match self {
             Self::Succeeds => Ok(()),
-            Self::QuotaSpent => Err(WorkFailed::Quota),
+            Self::Refuses => Err(WorkFailed::Refused),
             Self::Down => Err(WorkFailed::Transient),
-            Self::EverySecondFails => {
-                fail_if(count_up().is_multiple_of(2))
-            }
+            Self::EverySecondFails => fail_if(count_up().is_multiple_of(2)),
             Self::AllButOneFail(attempts) => fail_if(count_up() % attempts != attempts - 1),
             Self::ShareFails(thousandths) => {
                 let random = BEFORE.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 BEFORE.set(random);
-                fail_if((random >> 32) * 1000 >> 32 < u64::from(thousandths))
+                fail_if(((random >> 32) * 1000) >> 32 < u64::from(thousandths))
             }
         }
     }
@@ -119,7 +117,7 @@ impl fmt::Display for WorkFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Transient => "the work failed",
-            Self::Quota => "no quota is left",
+            Self::Refused => "the service refused",
             Self::Rejected => "the circuit is open",
         })
     }

@@ -34,6 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
                     }
                 })
             })
-        }),
+        })
+        .one_thread(),
     ]
 }

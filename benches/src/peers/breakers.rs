@@ -29,11 +29,13 @@ pub(super) fn cases() -> Vec<Case> {
             let first = breaker.call(answer(Script::Down, 0)).now_or_never();
             assert!(first.is_some(), "the work answers at once");
             failsafe_loop(breaker, Script::Down, Expect::Error)
-        }),
+        })
+        .one_thread(),
         Case::new(OPEN, RECLOSER, move || {
             let breaker = Recloser::custom().error_rate(0.5).closed_len(1).open_wait(hour).build();
             recloser_loop(breaker, Script::Down, Expect::Error)
-        }),
+        })
+        .one_thread(),
     ];
     for (group, share) in SHARES {
         let script = Script::ShareFails(share);

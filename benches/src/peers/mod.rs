@@ -13,7 +13,10 @@ use crate::sizes::Size;
 
 /// What is not compared, and why. Printed below the table.
 pub const NOT_COMPARED: &[(&str, &str)] = &[
-    ("waits of tower-resilience, seatbelt and backon", "a delay of zero may still be a timer's tick"),
+    (
+        "waits of tower-resilience, seatbelt and backon",
+        "a delay of zero may still be a timer's tick",
+    ),
     ("failsafe and recloser by first failure and fallback", "they only break circuits"),
     ("reqwest-retry", "it is bound to a reqwest client, so it cannot wrap the same work"),
 ];

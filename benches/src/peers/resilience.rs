@@ -75,7 +75,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(Case::tower(FIRST_FAILS, THREE, Expect::Answer, || {
         failing(Script::EverySecondFails)
     }));
-    cases.push(Case::tower(FALLBACK, THREE, Expect::Answer, || failing(Script::QuotaSpent)));
+    cases.push(Case::tower(FALLBACK, THREE, Expect::Answer, || failing(Script::Refuses)));
     cases.push(Case::tower(OPEN, "tower-resilience 0.13, breaker", Expect::Error, || {
         ServiceBuilder::new()
             .layer(
@@ -87,8 +87,10 @@ pub(super) fn cases() -> Vec<Case> {
             )
             .service(Work(Script::Down))
     }));
-    let mut cases: Vec<Case> =
-        cases.into_iter().map(|c| if c.group == NOTHING_FAILS { c } else { c.one_thread() }).collect();
+    let mut cases: Vec<Case> = cases
+        .into_iter()
+        .map(|c| if c.group == NOTHING_FAILS { c } else { c.one_thread() })
+        .collect();
     for (group, share) in SHARES {
         let script = Script::ShareFails(share);
         cases.push(Case::tower(group, THREE, Expect::Answer, move || failing(script)));

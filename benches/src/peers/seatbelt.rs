@@ -27,7 +27,7 @@ const NATIVE: &str = "seatbelt 0.11, three, native";
 fn recovery(outcome: &Outcome) -> RecoveryInfo {
     match outcome {
         Err(WorkFailed::Transient) => RecoveryInfo::retry(),
-        Ok(_) | Err(WorkFailed::Quota | WorkFailed::Rejected) => RecoveryInfo::never(),
+        Ok(_) | Err(WorkFailed::Refused | WorkFailed::Rejected) => RecoveryInfo::never(),
     }
 }
 
@@ -79,7 +79,7 @@ macro_rules! happy {
 macro_rules! failing {
     ($form:ident, $inner:expr) => {{
         let context = &context();
-        let breaker = breaker!(context).failure_threshold(1.0);
+        let breaker = breaker!(context).failure_threshold(0.99);
         $form!(fallback!(context), eager_retry!(context), breaker, $inner)
     }};
 }
@@ -109,10 +109,9 @@ pub(super) fn cases() -> Vec<Case> {
             native_loop(happy!(natively, |request| answer(Script::Succeeds, request)))
         }),
     ];
-    for (group, script) in [(FIRST_FAILS, Script::EverySecondFails), (FALLBACK, Script::QuotaSpent)]
-    {
+    for (group, script) in [(FIRST_FAILS, Script::EverySecondFails), (FALLBACK, Script::Refuses)] {
         cases.push(failing_tower(group, script).one_thread());
-        cases.push(failing_native(group, script));
+        cases.push(failing_native(group, script).one_thread());
     }
     let open = || {
         let context = &context();
@@ -123,7 +122,8 @@ pub(super) fn cases() -> Vec<Case> {
         let service = ServiceBuilder::new().layer(layer).service(Work(Script::Down));
         tripped(service)
     };
-    cases.push(Case::tower(OPEN, "seatbelt 0.11, breaker, Tower", Expect::Error, open).one_thread());
+    cases
+        .push(Case::tower(OPEN, "seatbelt 0.11, breaker, Tower", Expect::Error, open).one_thread());
     for (group, share) in SHARES {
         cases.push(failing_tower(group, Script::ShareFails(share)));
         cases.push(failing_native(group, Script::ShareFails(share)));
@@ -160,14 +160,17 @@ where
 pub(super) fn http_size() -> Size {
     type Outcome = Result<http::Response, http::Failed>;
     let context = &ResilienceContext::<http::Request, Outcome>::new(Clock::new_tokio());
-    let never = |_: &Outcome, _| RecoveryInfo::never();
     let mut service = ServiceBuilder::new()
         .layer(
             Fallback::layer("fallback", context)
                 .should_fallback(|outcome: &Outcome| outcome.is_err())
                 .fallback(|_: Outcome, _| Ok(http::response())),
         )
-        .layer(Retry::layer("retry", context).clone_input().recovery_with(never))
+        .layer(
+            Retry::layer("retry", context)
+                .clone_input()
+                .recovery_with(|_: &Outcome, _| RecoveryInfo::never()),
+        )
         .layer(
             Breaker::layer("breaker", context)
                 .recovery_with(|_: &Outcome, _| RecoveryInfo::never())

@@ -1,0 +1,86 @@
+//! The clients that are compared: one connection each, without and with our four layers.
+
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tower::ServiceBuilder;
+use tower_layer::Layer;
+use tower_service::Service;
+use tower_triage_circuit_breaker::{CircuitBreakerLayer, KeyedSettings};
+use tower_triage_core::{AnyError, Classifier};
+use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
+use tower_triage_fallback::FallbackLayer;
+use tower_triage_http::{HttpReplay, HttpRules, http};
+use tower_triage_retry::RetryLayer;
+
+use super::{Body, CLASSES, Request};
+
+/// The protocol that clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, without TLS.
+    Http2,
+}
+
+/// An answer: the server's, or a fallback's.
+pub type Answer = ::http::Response<Either<Incoming, Body>>;
+
+/// A client that can be measured.
+pub trait Calls:
+    Service<Request, Response = Answer, Error = AnyError, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Calls for S where
+    S: Service<Request, Response = Answer, Error = AnyError, Future: Send> + Clone + Send + 'static
+{
+}
+
+/// A client with its own pool: called one call at a time, it keeps one connection.
+#[must_use]
+pub fn bare(protocol: Protocol) -> impl Calls {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client: Client<_, Body> = Client::builder(TokioExecutor::new())
+        .http2_only(protocol == Protocol::Http2)
+        .build(connector);
+    ServiceBuilder::new()
+        .map_response(|response: ::http::Response<Incoming>| response.map(Either::Left))
+        .map_err(AnyError::from)
+        .service(client)
+}
+
+/// Our four layers, as an HTTP client has them: one value of each for all clients.
+#[derive(Debug)]
+pub struct Stack {
+    classifier: Classifier<HttpRules>,
+    escalate: EscalateLayer<HttpRules, KeepFailure, AnyError>,
+    breaker: CircuitBreakerLayer<HttpRules>,
+    retry: RetryLayer<HttpRules, HttpReplay>,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        let classifier = Classifier::new(http());
+        Self {
+            escalate: EscalateLayer::new(classifier.clone(), Desk::log()),
+            breaker: CircuitBreakerLayer::new(classifier.clone()).keyed(KeyedSettings::default()),
+            retry: RetryLayer::new(classifier.clone()).replay(HttpReplay::new()),
+            classifier,
+        }
+    }
+}
+
+impl Stack {
+    /// The layers around `client`.
+    pub fn around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
+        let fallback = FallbackLayer::new(self.classifier.clone())
+            .or_value(CLASSES, |_| ::http::Response::new(Either::Right(Body::default())));
+        let service = self.retry.layer(self.breaker.layer(client));
+        self.escalate.layer(fallback.layer(service))
+    }
+}
