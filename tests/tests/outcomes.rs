@@ -271,3 +271,138 @@ async fn a_readiness_error_is_one_incident() {
     assert_eq!(seen.incidents().len(), 1);
     assert_eq!(sent(&desk, &mut letters).await, [ErrorClass::Transient]);
 }
+
+/// A time limit above a fallback fires while a step hangs: its failure decides, with or without a
+/// retry on top, and is told of.
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_above_a_hanging_fallback_decides() {
+    for attempts_on_top in [None, Some(1)] {
+        let (classifier, seen) = classifier();
+        let (desk, mut letters) = desk();
+        let hangs = |_: tower_triage::fallback::Failed<'_, u32, AnyError>| std::future::pending();
+        let fallback = FallbackLayer::new(classifier.clone()).or_call(ErrorClass::Permanent, hangs);
+        let stack = ServiceBuilder::new()
+            .layer(EscalateLayer::new(classifier.clone(), desk.clone()))
+            .map_err(AnyError::from_boxed)
+            .timeout(Duration::from_millis(50))
+            .layer(fallback)
+            .service(scripted::<u32, _, _, _>([PERMANENT]));
+        match attempts_on_top {
+            None => stack.oneshot(1).await.unwrap_err(),
+            Some(n) => {
+                let retry = RetryLayer::new(classifier.clone()).policy(attempts(n));
+                ServiceBuilder::new().layer(retry).service(stack).oneshot(1).await.unwrap_err()
+            }
+        };
+        assert_eq!(seen.last().failure.unwrap().class, ErrorClass::Timeout);
+        assert_eq!(seen.last().resolution, Resolution::Escalated);
+        assert_eq!(sent(&desk, &mut letters).await, [ErrorClass::Timeout]);
+        assert_eq!(classifier.count(ErrorClass::Timeout), 1);
+        assert_eq!(classifier.count(ErrorClass::Permanent), 1);
+    }
+}
+
+/// An escalation inside a backup gives the incident the request's own id; what was kept of the
+/// primary is still the primary's.
+#[tokio::test(start_paused = true)]
+async fn an_id_given_in_the_middle_changes_nothing_else() {
+    use tower_triage::{AnyOk, Chain, Halves, RequestFacts, RulesExt};
+
+    let rules = Halves { response: AnyOk, error: Chain };
+    let rules = rules.describe(|n: &u32| RequestFacts::new("op").request_id(&format!("r{n}")));
+    let (classifier, seen) = common::watched(rules);
+    let (desk, mut letters) = desk();
+    let backup = ServiceBuilder::new()
+        .layer(EscalateLayer::new(classifier.clone(), desk.clone()))
+        .service(scripted::<u32, _, _, _>([UNKNOWN]));
+    let stack = ServiceBuilder::new()
+        .layer(EscalateLayer::new(classifier.clone(), desk.clone()))
+        .layer(RetryLayer::new(classifier.clone()).policy(attempts(3)))
+        .layer(FallbackLayer::new(classifier.clone()).or_service(ErrorClass::Transient, backup))
+        .service(scripted::<u32, _, _, _>([RESET, PERMANENT]));
+    stack.oneshot(1).await.unwrap_err();
+    assert_eq!(seen.last().failure.unwrap().class, ErrorClass::Permanent, "what the caller got");
+    assert!(sent(&desk, &mut letters).await.is_empty(), "a definite no is nobody's alarm");
+    assert_eq!(classifier.count(ErrorClass::Transient), 1);
+}
+
+/// What must be told at once is told although the call is dropped while a fallback hangs, also
+/// where the layer is not the outermost.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_still_tells_what_must_be_told_at_once() {
+    use tower_triage::{AnyOk, Chain, Halves, RulesExt, Verdict};
+
+    let rules = Halves { response: AnyOk, error: Chain };
+    let rules = rules.adjust(|outcome: Result<&u32, &AnyError>, verdict: Verdict| match outcome {
+        Err(error) if error.to_string() == "primary" => ErrorClass::Auth.into(),
+        _ => verdict,
+    });
+    let (classifier, seen) = common::watched(rules);
+    let (desk, mut letters) = desk();
+    let hangs = |_: tower_triage::fallback::Failed<'_, u32, AnyError>| std::future::pending();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(classifier.clone()).policy(attempts(2)))
+        .layer(EscalateLayer::new(classifier.clone(), desk.clone()))
+        .layer(FallbackLayer::new(classifier).or_call(ErrorClass::Auth, hangs))
+        .service(scripted::<u32, _, _, _>([UNKNOWN]));
+    let dropped = tokio::time::timeout(Duration::from_millis(10), stack.oneshot(1)).await;
+    assert!(dropped.is_err());
+    assert_eq!(seen.last().resolution, Resolution::Abandoned);
+    assert_eq!(sent(&desk, &mut letters).await, [ErrorClass::Auth]);
+}
+
+/// The retry does not wait for a circuit that it opened, but asks it: a fallback for refusals that
+/// stands below gets its chance, and of two breakers the longer one counts.
+#[tokio::test(start_paused = true)]
+async fn an_opened_circuit_is_asked_at_once() {
+    let (classifier, seen) = classifier();
+    let begun = tokio::time::Instant::now();
+    let with_fallback_below = ServiceBuilder::new()
+        .layer(RetryLayer::new(classifier.clone()).policy(attempts(3)))
+        .layer(FallbackLayer::new(classifier.clone()).or_value(ErrorClass::Rejected, |_| 42))
+        .layer(CircuitBreakerLayer::new(classifier.clone()).policy(opens_at(1)))
+        .service(scripted::<u32, _, _, _>([RESET]));
+    assert_eq!(with_fallback_below.oneshot(1).await.unwrap(), 42);
+    assert_eq!(seen.last().resolution, Resolution::AnsweredByFallback);
+
+    let breaker = |open_ms: u64| {
+        let open = tower_triage::Backoff::fixed(Duration::from_millis(open_ms));
+        let policy = BreakerPolicy::new().consecutive_failures(1).open_for(open);
+        CircuitBreakerLayer::new(classifier.clone()).policy(policy.build().unwrap())
+    };
+    let two_breakers = ServiceBuilder::new()
+        .layer(RetryLayer::new(classifier.clone()).policy(attempts(3)))
+        .layer(breaker(1))
+        .layer(breaker(60_000))
+        .service(scripted::<u32, _, _, _>([RESET]));
+    two_breakers.oneshot(1).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_millis(10), "no wait for a closed door");
+}
+
+/// A failover below the retry: the refusal of its first leg does not hide the second leg's answer.
+#[tokio::test(start_paused = true)]
+async fn another_legs_failure_is_a_failure_of_its_own() {
+    let (classifier, seen) = classifier();
+    let breaker = CircuitBreakerLayer::new(classifier.clone()).policy(opens_at(9));
+    let handle = breaker.handle();
+    let first = ServiceBuilder::new().layer(breaker).service(scripted::<u32, _, _, _>([RESET]));
+    let legs = Arc::new(AtomicU32::new(0));
+    let failover = service_fn(move |n: u32| {
+        let (mut first, legs, handle) = (first.clone(), Arc::clone(&legs), handle.clone());
+        async move {
+            match first.ready().await?.call(n).await {
+                Err(error) if legs.fetch_add(1, Ordering::Relaxed) == 0 => {
+                    handle.force_open();
+                    Err(error)
+                }
+                Err(_) => Err(permanent()),
+                ok => ok,
+            }
+        }
+    });
+    let retry = RetryLayer::new(classifier.clone()).policy(attempts(3));
+    let stack = ServiceBuilder::new().layer(retry).service(failover);
+    let error = stack.oneshot(1).await.unwrap_err();
+    assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(seen.last().failure.unwrap().class, ErrorClass::Permanent);
+}

@@ -153,6 +153,7 @@ impl<R> Classifier<R> {
     {
         match self.shared.rules.classify(outcome) {
             Verdict::Success => Verdict::Success,
+            stamped if stamped.is_stamped() => stamped,
             Verdict::Failure(failure) => Verdict::Failure(self.overridden(operation, failure)),
         }
     }

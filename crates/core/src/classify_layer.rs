@@ -163,7 +163,9 @@ where
                     let verdict = ready!(question.as_mut().poll(cx));
                     let mut outcome = outcome.take().expect("polled after it was ready");
                     if let Some(verdict) = verdict {
-                        this.layer.classifier.annotate(&mut outcome, &Note::Verdict(verdict));
+                        this.layer
+                            .classifier
+                            .annotate(&mut outcome, &Note::Verdict(verdict.stamped()));
                     }
                     return Poll::Ready(outcome);
                 }

@@ -206,7 +206,10 @@ where
     F: Fn(Result<&Res, &E>, Verdict) -> Verdict,
 {
     fn classify(&self, outcome: Result<&Res, &E>) -> Verdict {
-        (self.f)(outcome, self.rules.classify(outcome))
+        match self.rules.classify(outcome) {
+            stamped if stamped.is_stamped() => stamped,
+            verdict => (self.f)(outcome, verdict),
+        }
     }
 
     fn annotate(&self, outcome: Result<&mut Res, &mut E>, note: &Note) -> bool {

@@ -24,6 +24,19 @@ impl Verdict {
         }
     }
 
+    /// The same verdict, as the last word of a `ClassifyLayer`.
+    pub(crate) const fn stamped(self) -> Self {
+        match self {
+            Self::Success => self,
+            Self::Failure(failure) => Self::Failure(Failure { stamped: true, ..failure }),
+        }
+    }
+
+    /// Is it one?
+    pub(crate) const fn is_stamped(self) -> bool {
+        matches!(self, Self::Failure(Failure { stamped: true, .. }))
+    }
+
     /// Is it a success?
     #[must_use]
     pub const fn is_success(self) -> bool {
@@ -107,7 +120,7 @@ pub enum ServerWord {
 
 /// One failed outcome, classified. `Copy`, and free of the user's types, so that it can travel
 /// between layers, into an incident and over a wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 #[non_exhaustive]
 pub struct Failure {
@@ -124,7 +137,19 @@ pub struct Failure {
     pub vote: Vote,
     /// Why the class was chosen, from a fixed set: fit for a metric label. Default: the class's name.
     pub reason: &'static str,
+    /// A `ClassifyLayer` said so: its word is not adjusted or overridden once more.
+    pub(crate) stamped: bool,
 }
+
+/// By what it says; who said it makes no difference.
+impl PartialEq for Failure {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |f: &Self| (f.class, f.disposition, f.retry_after, f.server, f.vote, f.reason);
+        said(self) == said(other)
+    }
+}
+
+impl Eq for Failure {}
 
 impl Failure {
     /// A failure of `class` with the class's defaults.
@@ -150,6 +175,7 @@ impl Failure {
             server: ServerWord::Silent,
             vote: class.vote(),
             reason: class.as_str(),
+            stamped: false,
         }
     }
 

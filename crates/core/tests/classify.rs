@@ -268,3 +268,20 @@ async fn rules_are_changed_by_closures() {
     assert_eq!(closure.target(&1), "nowhere");
     assert_eq!(closure.key(&1), "nothing", "the operation is the key");
 }
+
+/// The judge's word is the last: neither a closure nor an override is applied to it once more.
+#[tokio::test(start_paused = true)]
+async fn kf08_a_stamp_is_not_adjusted_again() {
+    let (classifier, seen) = classifier();
+    classifier.override_class(ErrorClass::Transient, ErrorClass::Permanent);
+    classifier.override_class(ErrorClass::Permanent, ErrorClass::Timeout);
+    let judge = service_fn(|observation: Observation| {
+        std::future::ready(Ok::<_, AnyError>(Verdict::Failure(observation.local)))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(Watch::new(&classifier))
+        .layer(ClassifyLayer::new(classifier.clone(), judge))
+        .service(failing());
+    stack.oneshot(1).await.unwrap_err();
+    assert_eq!(seen.incidents()[0].failure.unwrap().class, ErrorClass::Permanent);
+}

@@ -98,7 +98,12 @@ where
             let settled = match this.state.as_mut().project() {
                 StateProj::Calling { inner } => {
                     let entered = this.scope.enter();
-                    let outcome = ready!(inner.poll(cx));
+                    let Poll::Ready(outcome) = inner.poll(cx) else {
+                        if !entered.is_owner() {
+                            core.leave_early(this.facts);
+                        }
+                        return Poll::Pending;
+                    };
                     core.settle(entered, this.facts, outcome)
                 }
                 StateProj::Held { error } => {
@@ -133,6 +138,19 @@ enum Settled<Res, E> {
 }
 
 impl<R, D> Core<R, D> {
+    /// Leaves with the scope what must be told even if the call is dropped from here on: only the
+    /// outermost layer hears of that.
+    fn leave_early(&self, facts: &Facts) {
+        let reporter = &self.reporter;
+        if reporter.policy.concerns(incident::seen(), incident::circuit_opened())
+            && !incident::urgent_left()
+        {
+            let work = LeftBehind { reporter: reporter.clone(), facts: *facts, urgent: true };
+            // There is an incident: something was seen.
+            drop(incident::defer(Box::new(work)));
+        }
+    }
+
     fn settle<Res, E>(
         &self,
         entered: Entered<'_>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
-use tower_triage_core::incident::{self, InFallback, LayerKind, Scope, StepKind};
+use tower_triage_core::incident::{Branch, LayerKind, Scope, StepKind};
 use tower_triage_core::{Classify, ErrorClass, Failure, Note, Operation, Shared, Verdict};
 
 use crate::chain::{About, Call, Steps};
@@ -57,8 +57,8 @@ struct Trying<Res, E> {
     limit: Option<Pin<Box<Sleep>>>,
     failure: Failure,
     outcome: Result<Res, E>,
-    /// Dropped with the future, the scope forgets the step.
-    in_fallback: InFallback,
+    /// What layers below say of the step's outcome.
+    branch: Branch,
 }
 
 /// What follows an outcome.
@@ -121,7 +121,7 @@ where
                 }
                 StateProj::Step { trying, future } => {
                     let running = trying.as_mut().expect("polled after it was ready");
-                    let answer = match future.poll(cx) {
+                    let answer = match running.branch.run(|| future.poll(cx)) {
                         Poll::Ready(answer) => Some(answer),
                         Poll::Pending => {
                             ready!(running.poll_limit(cx));
@@ -172,7 +172,7 @@ impl<R, T, K> Core<R, T, K> {
             }
             Verdict::Failure(failure) => {
                 self.classifier.note_failure(call.operation, LAYER, failure, outcome.as_ref());
-                self.try_from(0, call, failure, outcome, None)
+                self.try_from(0, call, failure, outcome)
             }
         }
     }
@@ -185,7 +185,6 @@ impl<R, T, K> Core<R, T, K> {
         call: &Call<'_, S, Req, K>,
         failure: Failure,
         outcome: Result<S::Response, S::Error>,
-        mut in_fallback: Option<InFallback>,
     ) -> Next<T::Future, S::Response, S::Error>
     where
         S: Service<Req>,
@@ -194,30 +193,27 @@ impl<R, T, K> Core<R, T, K> {
         T: Steps<S, Req, K>,
     {
         let mut index = first;
+        let mut concerned = first > 0;
         while let Some(about) = self.steps.about(index) {
             if about.classes.contains(failure.class) {
-                let trying_now = in_fallback.take().unwrap_or_else(incident::begin_fallback);
-                trying_now.next_step();
+                concerned = true;
                 let failed = Failed { failure, outcome: outcome.as_ref() };
                 match self.steps.start(index, call, failed) {
                     Ok(future) => {
-                        let in_fallback = trying_now;
-                        let trying =
-                            Trying { index, about, limit: None, failure, outcome, in_fallback };
+                        let branch = Branch::default();
+                        let trying = Trying { index, about, limit: None, failure, outcome, branch };
                         return Next::Try(trying, future);
                     }
                     Err(why) => {
                         let (step, by) = (position(index), about.kind);
                         let skipped = StepKind::FallbackSkipped { step, by, why };
                         self.classifier.step(call.operation, LAYER, skipped);
-                        in_fallback = Some(trying_now);
                     }
                 }
             }
             index += 1;
         }
-        if in_fallback.is_some() {
-            // Dropped on return: the primary failure is on its way up again.
+        if concerned {
             self.handle.count(failure.class, false);
         }
         Next::Return { success: false, outcome }
@@ -237,7 +233,7 @@ impl<R, T, K> Core<R, T, K> {
         K: Keep<S, Req>,
         T: Steps<S, Req, K>,
     {
-        let Trying { index, about, failure, outcome, in_fallback, .. } = trying;
+        let Trying { index, about, failure, outcome, mut branch, .. } = trying;
         let (step, by, covers) = (position(index), about.kind, failure.class);
         let (failed, detail) = match answer {
             None => (
@@ -250,17 +246,17 @@ impl<R, T, K> Core<R, T, K> {
                     let answered = StepKind::FallbackAnswered { step, by, covers, detail };
                     self.classifier.step(call.operation, LAYER, answered);
                     self.classifier.annotate(&mut answer, &Note::Fallback(covers));
-                    in_fallback.answered();
+                    branch.answered();
                     self.handle.count(covers, true);
                     return Next::Return { success: true, outcome: answer };
                 }
                 Verdict::Failure(failed) => (failed, self.classifier.explain(answer.as_ref())),
             },
         };
-        self.classifier.count_unnoted(failed.class);
+        branch.run(|| self.classifier.count_unnoted(failed.class));
         let kind = StepKind::FallbackFailed { step, by, failure: failed, detail };
         self.classifier.step(call.operation, LAYER, kind);
-        self.try_from(index + 1, call, failure, outcome, Some(in_fallback))
+        self.try_from(index + 1, call, failure, outcome)
     }
 }
 

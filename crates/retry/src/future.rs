@@ -122,6 +122,8 @@ struct Later<S, T, O, L, A> {
     /// The last outcome of the service, kept until the next one: returned if that one is a
     /// rejection of our own, or if there is no next one.
     last: Option<(Failure, O)>,
+    /// A response is kept too: the next attempt is likely to be refused.
+    keeps: bool,
     /// What layers said of `last`, once a new attempt has begun.
     aside: Option<Aside>,
     pause: Pause<L, A>,
@@ -130,7 +132,7 @@ struct Later<S, T, O, L, A> {
 impl<S, T, O, L, A> Default for Later<S, T, O, L, A> {
     fn default() -> Self {
         let (progress, pause) = (Progress::default(), Pause::default());
-        Self { progress, service: None, next: None, last: None, aside: None, pause }
+        Self { progress, service: None, next: None, last: None, keeps: false, aside: None, pause }
     }
 }
 
@@ -280,12 +282,15 @@ where
         let core = &self.core;
         let later = self.later.get_or_insert_default();
         let decision = core.plan.decide(&facts, &mut later.progress, &failure, core.random.unit());
+        later.keeps = decision == Decision::Ask;
         let verdict = Verdict::Failure(failure);
         core.budget.observe(&mut self.spending, &verdict, core.plan.repeats(&failure));
         match self.prepare(decision, failure, outcome.as_ref()) {
             Ok((attempt, hinted)) => {
                 self.set_aside(failure, outcome);
-                self.step(StepKind::Waiting { delay: attempt.wait, hinted });
+                if decision != Decision::Ask {
+                    self.step(StepKind::Waiting { delay: attempt.wait, hinted });
+                }
                 self.warn(failure, attempt);
                 ControlFlow::Continue(())
             }
@@ -318,6 +323,7 @@ where
         let core = &self.core;
         let (wait, hinted, refresh) = match decision {
             Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
+            Decision::Ask => (Duration::ZERO, false, false),
             Decision::Stop(why) => return Err(why),
         };
         if core.is_shut_down() {
@@ -380,7 +386,9 @@ where
     fn let_go(&mut self) -> bool {
         let Some(later) = &mut self.later else { return false };
         match later.last.take() {
-            Some((Failure { class, .. }, Ok(response))) if self.core.shutdown.is_none() => {
+            Some((Failure { class, .. }, Ok(response)))
+                if self.core.shutdown.is_none() && !later.keeps =>
+            {
                 let release = || self.core.replay.release(response);
                 later.pause.release(incident::run_detached(release));
                 self.step(StepKind::Released { class });
@@ -522,7 +530,6 @@ const fn used_up(why: Refusal) -> bool {
         | Refusal::WaitOverDeadline
         | Refusal::BudgetExhausted
         | Refusal::ExhaustedBelow
-        | Refusal::CircuitOpened
         | Refusal::Shutdown => true,
         Refusal::ClassNotRetried
         | Refusal::ServerForbade

@@ -25,7 +25,7 @@ fn stop(policy: &RetryPolicy, facts: &Facts, failure: &Failure) -> Refusal {
 fn again(policy: &RetryPolicy, facts: &Facts, failure: &Failure) -> (Duration, bool) {
     match decide(policy, facts, failure) {
         Decision::Again { wait, hinted, .. } => (wait, hinted),
-        Decision::Stop(why) => panic!("{why:?} after {failure:?}"),
+        other => panic!("{other:?} after {failure:?}"),
     }
 }
 
@@ -159,7 +159,8 @@ fn the_order_of_the_questions() {
     facts.time_left = Some(ms(95));
     assert_eq!(stop(&policy, &facts, &failure), Refusal::WaitOverDeadline);
     facts.time_left = Some(ms(500));
-    assert_eq!(stop(&policy, &facts, &failure), Refusal::CircuitOpened);
+    let ask = policy.decide(&facts, &mut Progress::default(), &failure, 0.0);
+    assert_eq!(ask, Decision::Ask, "no wait for a refusal that is certain");
     facts.blocked_below = Some(ms(100));
     assert_eq!(again(&policy, &facts, &failure), (ms(100), false));
 }
@@ -191,7 +192,7 @@ fn a_pushback_starts_the_schedule_over() {
         failure.retry_after = hint;
         match policy.decide(&Facts::default(), &mut progress, &failure, 0.5) {
             Decision::Again { wait, .. } => wait,
-            Decision::Stop(why) => panic!("{why:?}"),
+            other => panic!("{other:?}"),
         }
     };
     assert_eq!(wait(None), ms(100));
