@@ -243,6 +243,28 @@ proptest! {
     }
 }
 
+/// Ours is known by its type, however deep it lies; after the deadline nobody asks for a retry.
+#[test]
+fn an_elapsed_time_limit_is_a_timeout_by_type() {
+    use tower_triage_core::{Elapsed, ServerWord};
+
+    let after = Duration::from_secs(3);
+    let cases = [
+        (Elapsed::limit(after), ServerWord::Silent, Disposition::MaybeProcessed),
+        (Elapsed::deadline(after), ServerWord::Forbidden, Disposition::MaybeProcessed),
+        (Elapsed::not_sent(), ServerWord::Forbidden, Disposition::NotSent),
+    ];
+    for (elapsed, word, disposition) in cases {
+        let failure = Chain.error(&elapsed);
+        assert_eq!(failure.class, ErrorClass::Timeout);
+        assert_eq!((failure.server, failure.disposition), (word, disposition));
+        assert_eq!(failure.repeatable(true, true), !elapsed.is_deadline());
+        assert_eq!(Chain.error(&AnyError::from(elapsed)), failure);
+        let wrapped: BoxError = Box::new(io::Error::other(elapsed));
+        assert_eq!(Chain.error(&wrapped), failure);
+    }
+}
+
 /// A closure's last word and a closure's facts, over any rules, in any order; the rest of the rules
 /// stays.
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{at_once, every, ms};
 use proptest::prelude::*;
 use tower_triage_core::{
-    Backoff, Disposition, ErrorClass, Failure, Jitter, Refusal, RetryAfter, ServerWord,
+    Backoff, Disposition, Elapsed, ErrorClass, Failure, Jitter, Refusal, RetryAfter, ServerWord,
 };
 use tower_triage_retry::{ClassRule, Decision, Facts, Progress, RetryPolicy};
 
@@ -109,6 +109,9 @@ fn the_servers_word_outranks_the_class() {
     let post = Facts { repeatable: false, ..Facts::default() };
     let forbidden = Failure::new(ErrorClass::Transient).server(ServerWord::Forbidden);
     assert_eq!(stop(&policy, &Facts::default(), &forbidden), Refusal::ServerForbade);
+    // Of our own deadline it is said as it is, whether the retry knows the deadline or not.
+    let late = Elapsed::deadline(ms(1)).failure();
+    assert_eq!(stop(&policy, &Facts::default(), &late), Refusal::DeadlinePassed);
     let demanded = Failure::new(ErrorClass::Permanent).server(ServerWord::Demanded);
     assert!(policy.would_retry(&demanded, &post));
     // It does not lift attempts, cap or deadline.

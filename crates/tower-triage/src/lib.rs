@@ -10,6 +10,7 @@
 //! | `circuit-breaker` | yes | [`CircuitBreakerLayer`] |
 //! | `fallback` | yes | [`FallbackLayer`] |
 //! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
+//! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
@@ -56,6 +57,8 @@ pub use tower_triage_escalate as escalate;
 pub use tower_triage_fallback as fallback;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry as retry;
+#[cfg(feature = "timeout")]
+pub use tower_triage_timeout as timeout;
 
 #[cfg(feature = "circuit-breaker")]
 pub use tower_triage_circuit_breaker::{BreakerHandle, BreakerPolicy, CircuitBreakerLayer};
@@ -65,5 +68,7 @@ pub use tower_triage_escalate::{Desk, EscalateLayer, EscalatePolicy, Escalation}
 pub use tower_triage_fallback::FallbackLayer;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry::{RetryLayer, RetryPolicy, budget::Budget};
+#[cfg(feature = "timeout")]
+pub use tower_triage_timeout::{SoftLimit, TimeoutLayer, TimeoutPolicy, soft_limit};
 
 pub use self::{ext::ServiceBuilderExt, serving::serving, triage::Triage};
