@@ -14,10 +14,10 @@ use crate::sizes::Size;
 /// What is not compared, and why. Printed below the table.
 pub const NOT_COMPARED: &[(&str, &str)] = &[
     (
-        "waits of tower-resilience, seatbelt and backon",
-        "a delay of zero may still be a timer's tick",
+        "retries without a wait of tower-resilience and backon",
+        "they sleep for a delay of zero, which is a tick of the timer",
     ),
-    ("failsafe and recloser by first failure and fallback", "they only break circuits"),
+    ("failsafe and recloser where a fallback answers", "they only break circuits"),
     ("reqwest-retry", "it is bound to a reqwest client, so it cannot wrap the same work"),
 ];
 
