@@ -28,8 +28,9 @@
 //!
 //! No attempt outlives its request's own deadline
 //! ([`Describe::deadline`](tower_triage_core::Describe::deadline)): the smaller of the hard limit and
-//! the time left counts. If that is the time left, signal and end both come earlier, in proportion. A
-//! deadline that has passed fails the call at once; the inner service is not called.
+//! the time left counts. If that is the time left, the signal still comes before the end
+//! ([`TimeoutPlan::limits`]). A deadline that has passed fails the call at once; the inner service is
+//! not called.
 //!
 //! An attempt that reached its limit may be repeated; one that reached the deadline may not, as
 //! nobody waits for the answer ([`Elapsed::failure`](tower_triage_core::Elapsed::failure)).

@@ -101,8 +101,9 @@ impl TimeoutPlan {
         self.0
     }
 
-    /// The limits of one attempt of a request that has so much time `left`, soft and hard. Less time
-    /// than the plan gives shortens both in proportion, so that the attempt is still told first.
+    /// The limits of one attempt of a request that has so much time `left`, soft and hard. If the
+    /// time left is less than the plan gives, the grace is shortened first, down to an eleventh of
+    /// it (the share that the default grace has), so that the attempt is still told before its end.
     ///
     /// ```
     /// use std::time::Duration;
@@ -112,27 +113,20 @@ impl TimeoutPlan {
     /// let plan = TimeoutPolicy::new(secs(4.0)).grace(secs(1.0)).build()?;
     /// assert_eq!(plan.limits(None), (secs(4.0), secs(5.0)));
     /// assert_eq!(plan.limits(Some(secs(60.0))), (secs(4.0), secs(5.0)));
-    /// assert_eq!(plan.limits(Some(secs(2.5))), (secs(2.0), secs(2.5)));
+    /// assert_eq!(plan.limits(Some(secs(4.5))), (secs(4.0), secs(4.5)));
+    /// assert_eq!(plan.limits(Some(secs(2.2))), (secs(2.0), secs(2.2)));
     /// # Ok::<_, tower_triage_core::ConfigError>(())
     /// ```
     #[must_use]
     pub fn limits(&self, left: Option<Duration>) -> (Duration, Duration) {
-        let (soft, hard) = (self.soft(), self.hard());
         match left {
-            Some(left) if left < hard => (share(left, soft, hard), left),
-            _ => (soft, hard),
+            Some(left) if left < self.hard() => {
+                let grace = self.grace_time().min(left / 11);
+                (self.soft().min(left - grace), left)
+            }
+            _ => (self.soft(), self.hard()),
         }
     }
-}
-
-/// As much of `left` as `soft` is of `hard`.
-fn share(left: Duration, soft: Duration, hard: Duration) -> Duration {
-    if soft == hard {
-        return left;
-    }
-    let seconds = left.as_secs_f64() * (soft.as_secs_f64() / hard.as_secs_f64());
-    // What is rounded up, is not beyond what there is.
-    Duration::try_from_secs_f64(seconds).unwrap_or(left).min(left)
 }
 
 impl std::ops::Deref for TimeoutPlan {
@@ -232,9 +226,7 @@ mod tests {
             if plan.grace_time().is_zero() {
                 prop_assert_eq!(soft, hard);
             }
-            if grace.is_none() {
-                prop_assert!(hard - soft <= secs(10));
-            }
+            prop_assert!(hard - soft <= plan.grace_time());
             // With more time left no limit comes earlier.
             let (more_soft, more_hard) = plan.limits(left.map(|left| left.saturating_mul(2)));
             prop_assert!(more_soft >= soft && more_hard >= hard);
