@@ -17,7 +17,8 @@
 //!
 //! # Where it sits
 //! Below everything: the layers hold a `Classifier` over these rules and ask it. [`HttpReplay`] goes
-//! into a retry layer, [`Unavailable`] into a circuit breaker. Map the error of an opaque client
+//! into a retry layer, [`Unavailable`] into a circuit breaker. [`ReplayBodyLayer`] goes above every
+//! layer that sends requests again, where bodies stream. Map the error of an opaque client
 //! below the layers, so that a rejection of ours has a way in: `.map_err(AnyError::from)`.
 //!
 //! # How a verdict is found
@@ -48,6 +49,39 @@
 //! Repeatable are GET, HEAD, OPTIONS, TRACE, PUT, DELETE (RFC 9110, section 9.2.2), a request with
 //! an `Idempotency-Key`, and one with the mark [`Repeatable`].
 //!
+//! # Bodies
+//! A request is sent again with the body that it came with ([`Replayable`]). Bodies in memory are
+//! cloned. For those that stream, [`ReplayBodyLayer`] keeps what the first attempt reads, up to a
+//! limit; what is longer flows on, and is sent once:
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http_body_util::combinators::UnsyncBoxBody;
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_triage_core::{AnyError, Classifier};
+//! use tower_triage_http::{HttpReplay, ReplayBody, ReplayBodyLayer, http};
+//! use tower_triage_retry::RetryLayer;
+//!
+//! type Upload = UnsyncBoxBody<Bytes, std::io::Error>; // can be read once
+//!
+//! async fn send(request: http::Request<Upload>) -> Result<http::StatusCode, AnyError> {
+//!     let client: Client<_, ReplayBody<Upload>> = Client::builder(TokioExecutor::new()).build_http();
+//!     let stack = ServiceBuilder::new()
+//!         .layer(ReplayBodyLayer::new())
+//!         .layer(RetryLayer::new(Classifier::new(http())).replay(HttpReplay::new()))
+//!         .map_err(AnyError::from)
+//!         .service(client);
+//!     Ok(stack.oneshot(request).await?.status())
+//! }
+//! # fn is_spawnable(request: http::Request<Upload>) {
+//! #     let _ = async move { tokio::spawn(async move { send(request).await }).await };
+//! # }
+//! ```
+//!
+//! Nothing is repeated once an outcome was returned: an error in the middle of a response's body is
+//! the caller's, and passes unchanged.
+//!
 //! # Defaults
 //! | what | default | changed by |
 //! |---|---|---|
@@ -57,10 +91,13 @@
 //! | mark of a fallback's answer | a response extension (`Notes`) | [`HttpRulesExt::fallback_header`] |
 //! | deadline | none | the extension [`Deadline`] |
 //! | draining a failed response | 64 KiB, 1 s | [`HttpReplay`] |
+//! | kept of a body that streams | nothing; 64 KiB under the layer | [`ReplayBodyLayer::limit`] |
 //!
 //! # What it does not do
-//! It reads no body (a layer that peeks may leave a [`BodyPrefix`]), follows no redirect, and makes
-//! no streaming body repeatable. It sends nothing and holds no timer but that of a drain.
+//! The rules read no body (a layer that peeks may leave a [`BodyPrefix`]), and nothing here follows a
+//! redirect. A body is not taken away from an attempt that still sends it: a server that answers
+//! before it has read everything gets the request once. The crate sends nothing and holds no timer
+//! but that of a drain.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -74,6 +111,8 @@ pub mod hints;
 mod marks;
 mod reject;
 mod replay;
+mod replay_body;
+mod replayable;
 mod request;
 mod rules;
 mod status;
@@ -87,6 +126,8 @@ pub use self::{
     marks::{BodyPrefix, Deadline, Repeatable, RouteTemplate, UnitOfWork},
     reject::Unavailable,
     replay::HttpReplay,
+    replay_body::{ReplayBodies, ReplayBody, ReplayBodyLayer, ReplayError},
+    replayable::{Replayable, copy_request},
     request::RequestHead,
     rules::{HttpRules, HttpRulesExt, HttpStatus, ResponseHead, http},
     transport::{Http2Fact, Http2Frame, TransportFact, transport_failure},

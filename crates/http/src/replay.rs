@@ -6,8 +6,13 @@ use http_body::Body;
 use tower_triage_retry::{Attempt, Release, Replay};
 
 use crate::future::Drain;
+use crate::replayable::Replayable;
 
-/// Replay policy of a retry layer over HTTP, for requests whose body is `Clone`.
+/// Replay policy of a retry layer over HTTP, for requests whose body is [`Replayable`]: one in
+/// memory, or any other under a [`ReplayBodyLayer`](crate::ReplayBodyLayer).
+///
+/// A body that cannot be sent again is sent once, untouched, and the incident says why
+/// (`Refusal::NotReplayable`).
 ///
 /// Each attempt gets method, target, version, headers and extensions of the request that came in;
 /// each further one also an [`Attempt`] as request extension (the first carries none: it costs
@@ -59,16 +64,23 @@ impl Default for HttpReplay {
 }
 
 #[diagnostic::do_not_recommend]
-impl<B: Clone> Replay<http::Request<B>> for HttpReplay {
+impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
     type Sent = http::Request<B>;
     type Kept = http::Request<B>;
 
     fn keep(&self, request: Self::Sent) -> (Self::Sent, Result<Self::Kept, &'static str>) {
-        (request.clone(), Ok(request))
+        match request.body().replayable() {
+            Ok(()) => (request.clone(), Ok(request)),
+            Err(why) => (request, Err(why)),
+        }
     }
 
     fn once(&self, request: Self::Sent) -> Self::Sent {
         request
+    }
+
+    fn ready(&self, kept: &Self::Kept) -> Result<(), &'static str> {
+        kept.body().replayable()
     }
 
     fn again(&self, kept: &mut Self::Kept, attempt: &Attempt) -> Result<Self::Sent, &'static str> {

@@ -7,7 +7,8 @@ use tower_triage_core::{AnyError, Describe, Stamp, StampOutcome};
 use tower_triage_http::future::Drain;
 use tower_triage_http::{
     BodyPrefix, Deadline, HttpErrors, HttpFacts, HttpReplay, HttpRules, HttpStatus, Repeatable,
-    RequestHead, RouteTemplate, TransportFact, Unavailable, UnitOfWork,
+    ReplayBodies, ReplayBody, ReplayBodyLayer, ReplayError, RequestHead, RouteTemplate,
+    TransportFact, Unavailable, UnitOfWork,
 };
 
 all!(HttpRules: Clone, Send, Sync, Unpin);
@@ -29,6 +30,15 @@ all!(Drain<http_body_util::Full<bytes::Bytes>>: Send, Sync);
 none!(Drain<Rc<()>>: Send);
 // Its timer is pinned.
 none!(Drain<()>: Unpin);
+
+// The body inside need not be `Sync` (axum's, tonic's), but it has to be `Send` and `Unpin`.
+all!(ReplayBody<axum::body::Body>: Clone, Send, Sync, Unpin);
+none!(axum::body::Body: Sync);
+none!(ReplayBody<Rc<()>>: Send);
+none!(ReplayBody<std::marker::PhantomPinned>: Unpin);
+all!(ReplayBodyLayer: Copy, Send, Sync);
+all!(ReplayBodies<()>: Copy, Send, Sync);
+all!(ReplayError: Send, Sync, Unpin);
 
 // Any body, no bound on it.
 all!(HttpRules: Describe<http::Request<Rc<()>>>, StampOutcome<http::Response<Rc<()>>, AnyError>);
