@@ -63,7 +63,6 @@ impl Default for HttpReplay {
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
     type Sent = http::Request<B>;
     type Kept = http::Request<B>;

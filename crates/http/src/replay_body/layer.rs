@@ -6,7 +6,7 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::ReplayBody;
+use super::{DEFAULT_LIMIT, ReplayBody};
 
 /// Makes the bodies of all requests replayable, up to a limit: each `Request<B>` becomes a
 /// `Request<ReplayBody<B>>`. Belongs above every layer that may send a request again.
@@ -41,7 +41,7 @@ impl ReplayBodyLayer {
     /// Keeps at most 64 KiB of each body.
     #[must_use]
     pub const fn new() -> Self {
-        Self { limit: 64 * 1024 }
+        Self { limit: DEFAULT_LIMIT }
     }
 
     /// How many bytes of data are kept of each body; 0 makes only empty bodies replayable.

@@ -23,6 +23,9 @@ use self::source::{Recording, Source, Taken};
 use self::tape::{Cursor, Tape};
 use crate::replayable::Replayable;
 
+/// Bytes of data.
+const DEFAULT_LIMIT: u64 = 64 * 1024;
+
 /// The declared length is over the limit: the body was never copied.
 const DECLARED_OVER_LIMIT: &str = "the request body's length is over the replay limit";
 /// More came than the limit allows: what was copied is gone.
@@ -101,12 +104,9 @@ enum State<B> {
 }
 
 impl<B: Body> ReplayBody<B> {
-    /// How many bytes of data are kept by default: 64 KiB.
-    pub const DEFAULT_LIMIT: u64 = 64 * 1024;
-
-    /// Keeps at most [`DEFAULT_LIMIT`](Self::DEFAULT_LIMIT) bytes of `body`.
+    /// Keeps at most 64 KiB of `body`.
     pub fn new(body: B) -> Self {
-        Self::with_limit(body, Self::DEFAULT_LIMIT)
+        Self::with_limit(body, DEFAULT_LIMIT)
     }
 
     /// Keeps at most `limit` bytes of `body`; 0 makes only empty bodies replayable.
