@@ -1,5 +1,6 @@
-//! The conformance runner, behaviour as data run against the public API; and long random runs against
-//! textbook models.
+//! The conformance runner, behaviour as data run against the public API; long random runs against
+//! textbook models; and a soak of the full stack.
 
 pub mod conformance;
+pub mod soak;
 pub mod textbook;
