@@ -2,8 +2,8 @@
 //! preemptions allows, weak memory included.
 //!
 //! What runs is the code of the crates, not a copy: their source files are compiled here once more,
-//! with loom's atomics and locks in [`sync`] where the crates have std's, and a clock that the model
-//! steps in [`settings`] where the breaker has tokio's.
+//! with loom's atomics and locks in `sync` where the crates have std's, and a clock that the model
+//! steps in `settings` where the breaker has tokio's.
 #![cfg(triage_loom)]
 #![allow(
     dead_code,

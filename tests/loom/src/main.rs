@@ -1,4 +1,5 @@
-//! `scripts/check loom` runs every model; `scripts/check loom NAME...` those whose names say so.
+//! `scripts/check loom` runs every model. With arguments this binary runs the models whose names
+//! contain one of them.
 
 use std::process::ExitCode;
 

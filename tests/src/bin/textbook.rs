@@ -2,8 +2,8 @@
 //! every window and budget against textbook models (default: 1,000,000 events each, seed 1).
 
 use std::process::ExitCode;
-use std::time::Instant;
 
+use tokio::time::Instant;
 use tower_triage_tests::textbook;
 
 fn main() -> ExitCode {

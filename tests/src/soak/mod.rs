@@ -9,11 +9,12 @@ mod stack;
 mod warnings;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use self::dependency::{Answer, Call};

@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 /// One protocol, with what must hold at the end of every interleaving.
 #[derive(Clone, Copy)]
