@@ -15,6 +15,8 @@ pub(super) trait Budget {
     fn end(&mut self, request: Self::Request);
     /// Whole retries left.
     fn balance(&self, now: u64) -> u64;
+    /// What is left in the budget's own unit, in thousandths.
+    fn level(&self, now: u64) -> u64;
 }
 
 /// Gains with every request, up to a capacity.
@@ -45,6 +47,10 @@ impl Budget for Bucket {
 
     fn balance(&self, _: u64) -> u64 {
         self.left / 1000
+    }
+
+    fn level(&self, _: u64) -> u64 {
+        self.left
     }
 }
 
@@ -93,6 +99,10 @@ impl Budget for Window {
     fn balance(&self, now: u64) -> u64 {
         self.left(now) / 1000
     }
+
+    fn level(&self, now: u64) -> u64 {
+        self.left(now)
+    }
 }
 
 /// Tokens that retries pay and successes give back.
@@ -134,6 +144,10 @@ impl Budget for Tokens {
     fn balance(&self, _: u64) -> u64 {
         u64::from(self.left / self.other)
     }
+
+    fn level(&self, _: u64) -> u64 {
+        u64::from(self.left) * 1000
+    }
 }
 
 /// Tokens, in thousandths, that failures take and successes bring.
@@ -167,6 +181,10 @@ impl Budget for Throttle {
         (0..)
             .take_while(|failures| self.left.saturating_sub(failures * 1000) * 2 > self.max)
             .count() as u64
+    }
+
+    fn level(&self, _: u64) -> u64 {
+        self.left
     }
 }
 
@@ -233,5 +251,9 @@ impl Budget for InFlight {
     /// How many could start, one after the other.
     fn balance(&self, _: u64) -> u64 {
         (0..).take_while(|more| self.allows(self.retries + more)).count() as u64
+    }
+
+    fn level(&self, now: u64) -> u64 {
+        self.balance(now) * 1000
     }
 }

@@ -152,6 +152,8 @@ fn compare<T: textbook::Budget>(
         }
         let at = Duration::from_millis(now);
         same(&format!("event {number}, balance"), budget.balance(at), textbook.balance(now))?;
+        let level = (budget.level(at) * 1000.0).round() as u64;
+        same(&format!("event {number}, level"), level, textbook.level(now))?;
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ use tower_triage_core::{
     AnyError, AnyOk, Backoff, Chain, Classifier, ErrorClass, Failure, Halves, Verdict,
 };
 use tower_triage_retry::budget::{
-    BucketSettings, Budget, InFlightSettings, ThrottleSettings, TokenCostSettings, WindowSettings,
+    BucketSettings, Budget, InFlightSettings, Spending, ThrottleSettings, TokenCostSettings,
+    WindowSettings,
 };
 
 use super::{Outcome, Run, rng, same};
@@ -404,9 +405,8 @@ fn in_flight(events: u64, seed: u64) -> Outcome {
     const MIN: u64 = 3;
     let settings = InFlightSettings { max_ratio: 0.0, min: MIN as u32 };
     let budget = sound(Budget::in_flight(settings))?;
-    // Counted after a place was taken and before it is given back: never too many.
     let running = AtomicU64::new(0);
-    let done = race(events, seed, Vec::new, |held, rng| {
+    let done = race(events, seed, Vec::new, |held: &mut Vec<Running<'_>>, rng| {
         if held.len() < 4 && rng.random_bool(0.6) {
             let mut spending = budget.begin(Duration::ZERO);
             budget.observe(&mut spending, &Verdict::Failure(FAILURE), true);
@@ -414,17 +414,25 @@ fn in_flight(events: u64, seed: u64) -> Outcome {
                 if running.fetch_add(1, Ordering::SeqCst) >= MIN {
                     return Err("too many retries at once".into());
                 }
-                held.push(spending);
+                held.push(Running { running: &running, _spending: spending });
             }
         } else if !held.is_empty() {
-            let mut spending = held.swap_remove(rng.random_range(0..held.len()));
-            running.fetch_sub(1, Ordering::SeqCst);
-            if rng.random_bool(0.5) {
-                budget.observe(&mut spending, &Verdict::Success, false);
-            }
+            drop(held.swap_remove(rng.random_range(0..held.len())));
         }
         Ok(())
     })?;
     same("places", budget.balance(Duration::ZERO), MIN)?;
     Ok(done)
+}
+
+/// A retry's place: counted after it was taken and until before it is given back, so never too many.
+struct Running<'a> {
+    running: &'a AtomicU64,
+    _spending: Spending,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
 }
