@@ -191,7 +191,7 @@ impl Record {
     }
 
     /// Ends the incident: deferred work runs, observers hear of it.
-    pub(crate) fn end(&mut self, resolution: Resolution) -> Incident {
+    pub(crate) fn end(&mut self, resolution: Resolution) {
         self.incident.resolution = resolution;
         self.incident.elapsed = self.begun.elapsed();
         let failed = matches!(resolution, Resolution::Failed | Resolution::Escalated);
@@ -202,7 +202,6 @@ impl Record {
         if let Some(observers) = &self.observers {
             tell(observers, |observer| observer.incident(&self.incident));
         }
-        self.incident.clone()
     }
 
     /// Runs the work that was left for the end, and writes down what came of it.

@@ -223,9 +223,9 @@ fn end(
     // A record made only of the steps of nested calls has met no classifier of its own yet.
     record.observers.get_or_insert_with(observers);
     let resolution = record.resolution(success);
-    let incident = record.end(resolution);
-    hand_up(&incident);
-    Arc::new(incident)
+    record.end(resolution);
+    hand_up(&record.incident);
+    Arc::new(record.incident)
 }
 
 impl Drop for Entered<'_> {
