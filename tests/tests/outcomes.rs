@@ -406,3 +406,24 @@ async fn another_legs_failure_is_a_failure_of_its_own() {
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::InvalidInput);
     assert_eq!(seen.last().failure.unwrap().class, ErrorClass::Permanent);
 }
+
+/// A breaker behind a buffer is a call of its own; the kept error that the retry returns decides all
+/// the same.
+#[tokio::test(start_paused = true)]
+async fn the_kept_error_decides_also_behind_a_buffer() {
+    let (classifier, seen) = classifier();
+    let breaker = CircuitBreakerLayer::new(classifier.clone()).policy(opens_at(1));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(classifier).policy(attempts(3)))
+        .map_err(AnyError::from_boxed)
+        .buffer(4)
+        .layer(breaker)
+        .service(scripted::<u32, _, _, _>([RESET]));
+    let error = stack.oneshot(1).await.unwrap_err();
+    assert!(error.find::<io::Error>().is_some(), "{error}");
+    let own = seen.incidents().into_iter().find(|incident| {
+        !incident.steps.is_empty()
+            && incident.steps.iter().any(|step| step.layer == tower_triage::LayerKind::Retry)
+    });
+    assert_eq!(own.unwrap().failure.unwrap().class, ErrorClass::Transient);
+}

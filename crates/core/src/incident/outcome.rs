@@ -12,6 +12,7 @@ use crate::class::{ClassSet, ErrorClass};
 use crate::incident::record::{Noted, Told};
 use crate::incident::scope::with_record;
 use crate::incident::{Incident, IncidentId};
+use crate::verdict::Failure;
 
 /// The number of the attempt whose failure of `class` is to be noted now, or `None` if a layer below
 /// noted this very outcome.
@@ -60,7 +61,15 @@ pub(crate) fn recovered_attempt() -> Option<u32> {
 #[derive(Default)]
 pub struct Aside {
     /// Boxed: it is made on the failure path only.
-    kept: Option<Box<(IncidentId, Told)>>,
+    kept: Option<Box<Kept>>,
+}
+
+struct Kept {
+    /// Of which record.
+    key: IncidentId,
+    told: Told,
+    /// What decided then.
+    failure: Option<Failure>,
 }
 
 impl Aside {
@@ -68,10 +77,10 @@ impl Aside {
     /// was said since. Without effect in the scope of another call.
     pub fn restore(self) {
         let Some(kept) = self.kept else { return };
-        let (id, told) = *kept;
         with_record(|record| {
-            if record.key == id {
-                record.told = told;
+            if record.key == kept.key {
+                record.told = kept.told;
+                record.incident.failure = kept.failure;
             }
         });
     }
@@ -89,7 +98,8 @@ impl fmt::Debug for Aside {
 pub fn next_attempt() -> Aside {
     let kept = with_record(|record| {
         (record.ended_by.fallback, record.ended_by.forced) = (false, false);
-        Box::new((record.key, std::mem::take(&mut record.told)))
+        let (key, failure) = (record.key, record.incident.failure);
+        Box::new(Kept { key, told: std::mem::take(&mut record.told), failure })
     });
     Aside { kept }
 }
