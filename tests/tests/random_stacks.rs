@@ -326,7 +326,7 @@ fn check(
         Some(Ok(0)) => {
             prop_assert_eq!(incident.is_some(), failed, "{:#?}", incident);
             let nested = incident.is_some_and(|incident| incident.failure.is_none());
-            let kind = if nested { Resolution::Nested } else { Resolution::RecoveredByRetry };
+            let kind = if nested { Resolution::Succeeded } else { Resolution::RecoveredByRetry };
             prop_assert_eq!(resolution, incident.map(|_| kind));
         }
         // Only fallbacks change what the service would have answered.

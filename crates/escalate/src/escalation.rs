@@ -110,9 +110,9 @@ pub enum Outcome {
 impl Outcome {
     pub(crate) const fn of(resolution: Resolution) -> Self {
         match resolution {
-            Resolution::RecoveredByRetry | Resolution::AnsweredByFallback | Resolution::Nested => {
-                Self::Recovered
-            }
+            Resolution::RecoveredByRetry
+            | Resolution::AnsweredByFallback
+            | Resolution::Succeeded => Self::Recovered,
             Resolution::ForcedFinish => Self::Forced,
             Resolution::Abandoned => Self::Abandoned,
             Resolution::Open | Resolution::Escalated | Resolution::Failed => Self::Failed,

@@ -356,7 +356,7 @@ async fn a_call_made_inside_is_a_call_of_its_own() {
     let (answer, story) = incident::scope(server.oneshot(Order::default())).await;
     assert_eq!(answer.unwrap().text, "made do");
     assert_eq!(sink.one().from, "client", "the server met nothing that it has to tell");
-    assert_eq!(story.unwrap().resolution, Resolution::Nested);
+    assert_eq!(story.unwrap().resolution, Resolution::Succeeded);
 }
 
 /// Nothing in these types is boxed, nothing mentions a `dyn Error`: it can be spawned.

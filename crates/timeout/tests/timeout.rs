@@ -74,7 +74,7 @@ async fn an_answer_in_time_leaves_no_trace_and_one_within_the_grace_a_step() {
     assert_eq!(stack.ready().await.unwrap().call(ask(ms(10_500))).await.unwrap(), 4);
     let incident = seen.last();
     assert_eq!(steps(&incident), [("soft_timed_out", secs(10))]);
-    assert_eq!((incident.resolution, incident.attempts), (Resolution::Nested, 0));
+    assert_eq!((incident.resolution, incident.attempts), (Resolution::Succeeded, 0));
     assert_eq!(classifier.count(ErrorClass::Timeout), 0);
 }
 

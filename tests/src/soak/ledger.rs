@@ -169,7 +169,7 @@ impl Observer for Watching {
         // A success may open the circuit (a slow probe, or the one that reaches the minimum of
         // calls): an incident in which this call did not fail.
         let steps = &incident.steps;
-        let only_opened = incident.resolution == Resolution::Nested
+        let only_opened = incident.resolution == Resolution::Succeeded
             && steps.iter().all(|step| {
                 matches!(step.kind, StepKind::CircuitOpened { .. } | StepKind::Escalated { .. })
             });

@@ -95,9 +95,9 @@ pub enum Resolution {
     Escalated,
     /// The caller got the failure.
     Failed,
-    /// Nothing failed here: only a call made inside this one met a failure, or an attempt was told
-    /// to come to an end and did, with an answer.
-    Nested,
+    /// Nothing failed here; told is what happened beside: a call made inside this one met a failure,
+    /// a soft time limit passed, a slow answer opened a breaker.
+    Succeeded,
     /// The caller dropped the call.
     Abandoned,
 }
@@ -113,7 +113,7 @@ impl Resolution {
             Self::ForcedFinish => "forced_finish",
             Self::Escalated => "escalated",
             Self::Failed => "failed",
-            Self::Nested => "nested",
+            Self::Succeeded => "succeeded",
             Self::Abandoned => "abandoned",
         }
     }

@@ -183,7 +183,7 @@ impl Record {
         match success {
             true if self.ended_by.forced => Resolution::ForcedFinish,
             true if self.ended_by.fallback => Resolution::AnsweredByFallback,
-            true if self.incident.failure.is_none() => Resolution::Nested,
+            true if self.incident.failure.is_none() => Resolution::Succeeded,
             true => Resolution::RecoveredByRetry,
             false if self.ended_by.escalated => Resolution::Escalated,
             false => Resolution::Failed,
