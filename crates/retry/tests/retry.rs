@@ -356,7 +356,8 @@ async fn kf29_nor_wait_for_readiness_past_it() {
     let (classifier, seen) = classifier();
     let layer = RetryLayer::new(classifier).policy(plan(every(ms(100)).deadline(ms(1000))));
     let began = Instant::now();
-    let error = layer.layer(Once(Arc::default())).oneshot(ask()).await.unwrap_err();
+    let call = layer.layer(Once(Arc::default())).oneshot(ask());
+    let error = tokio::time::timeout(ms(5000), call).await.expect("it ends").unwrap_err();
     assert_eq!(error, oops(ErrorClass::Transient));
     assert_eq!(began.elapsed(), ms(1000));
     assert_eq!(refusal(&seen.last()), Refusal::DeadlinePassed);
