@@ -7,7 +7,8 @@ use common::{attempts, classifier, desk, opens_at, reset};
 use tower::util::BoxCloneService;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_triage::{
-    AnyError, CircuitBreakerLayer, Desk, ErrorClass, EscalateLayer, FallbackLayer, RetryLayer,
+    AnyError, Budget, CircuitBreakerLayer, Desk, ErrorClass, EscalateLayer, FallbackLayer,
+    RetryLayer,
 };
 use tower_triage_test_support::{Scripted, Strict, scripted};
 
@@ -58,8 +59,17 @@ fn mock() -> tower_test::mock::Mock<u32, u32> {
     mock
 }
 
+/// What comes of a leaf that fails every other call.
+#[derive(Clone, Copy, PartialEq)]
+enum Expect {
+    /// The layer goes again, or elsewhere: every call is answered.
+    Answers,
+    /// The layer passes on what comes.
+    Passes,
+}
+
 /// Ready, then call, several times on each of two clones; then two at once.
-async fn keeps_the_contract<L>(layer: L, name: &str)
+async fn keeps_the_contract<L>(layer: L, expect: Expect, name: &str)
 where
     L: Layer<Leaf>,
     L::Service: Service<u32, Response = u32, Error = AnyError> + Clone + Send + 'static,
@@ -67,8 +77,8 @@ where
 {
     for (leaf_name, leaf) in leaves() {
         let over = format!("{name} over {leaf_name}");
-        let mut clones = [layer.layer(leaf.clone()), layer.layer(leaf)];
-        clones[1] = clones[0].clone();
+        let service = layer.layer(leaf);
+        let mut clones = [service.clone(), service];
         let mut answers = Vec::new();
         for _ in 0..3 {
             for service in &mut clones {
@@ -76,7 +86,11 @@ where
                 answers.push(answer.is_ok());
             }
         }
-        assert!(answers.contains(&true), "{over}: {answers:?}");
+        let expected = match expect {
+            Expect::Answers => [true; 6],
+            Expect::Passes => [false, true, false, true, false, true],
+        };
+        assert_eq!(answers, expected, "{over}");
 
         let [one, other] = clones;
         let both = [tokio::spawn(one.oneshot(1)), tokio::spawn(other.oneshot(2))];
@@ -89,31 +103,39 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn kf01_every_layer_alone_and_all_together() {
+    use Expect::{Answers, Passes};
+
     let (classifier, _) = classifier();
-    let retry = || RetryLayer::new(classifier.clone()).policy(attempts(3));
+    // Every call here is repeated: more than a budget would allow.
+    let retry = || {
+        let layer = RetryLayer::new(classifier.clone()).policy(attempts(3));
+        layer.budget(Budget::unlimited())
+    };
     let breaker = || CircuitBreakerLayer::new(classifier.clone()).policy(opens_at(100));
     let fallback = || FallbackLayer::new(classifier.clone());
     let escalate = || EscalateLayer::new(classifier.clone(), Desk::log());
 
-    keeps_the_contract(retry(), "retry").await;
-    keeps_the_contract(breaker(), "breaker").await;
-    keeps_the_contract(fallback().or_value(ErrorClass::Transient, |_| 0), "value").await;
-    keeps_the_contract(fallback().or_replan(ErrorClass::Transient, |n, _| n), "replan").await;
+    keeps_the_contract(retry(), Answers, "retry").await;
+    keeps_the_contract(breaker(), Passes, "breaker").await;
+    keeps_the_contract(fallback().or_value(ErrorClass::Transient, |_| 0), Answers, "value").await;
+    keeps_the_contract(fallback().or_replan(ErrorClass::Transient, |n, _| n), Answers, "replan")
+        .await;
     let backup = Strict::new(scripted([|| Ok(8)]));
-    keeps_the_contract(fallback().or_service(ErrorClass::Transient, backup), "backup").await;
-    keeps_the_contract(escalate(), "escalate").await;
+    keeps_the_contract(fallback().or_service(ErrorClass::Transient, backup), Answers, "backup")
+        .await;
+    keeps_the_contract(escalate(), Passes, "escalate").await;
     let stack = ServiceBuilder::new()
         .layer(escalate())
         .layer(fallback().or_replan(ErrorClass::Transient, |n, _| n))
         .layer(retry())
         .layer(breaker());
-    keeps_the_contract(stack, "the stack").await;
+    keeps_the_contract(stack, Answers, "the stack").await;
     let upside_down = ServiceBuilder::new()
         .layer(breaker())
         .layer(retry())
         .layer(fallback().or_value(ErrorClass::Internal, |_| 0))
         .layer(escalate());
-    keeps_the_contract(upside_down, "the stack upside down").await;
+    keeps_the_contract(upside_down, Answers, "the stack upside down").await;
 }
 
 /// A caller that is dropped, at whatever point, leaves the stack as it was: permits, probe slots
