@@ -99,9 +99,9 @@
 //!
 //! # Cost
 //!
-//! Without a failure: one reference count, one clone of the request and of the service where a
-//! second attempt is possible, and what the budget takes. No lock of ours and no allocation; state
-//! for further attempts is allocated at the first failure, and a timer only for a wait.
+//! Without a failure: one reference count, one clone of the request where a second attempt is
+//! possible, and what the budget takes. No lock of ours and no allocation; the service is cloned and
+//! state for further attempts allocated at the first failure, and a timer is set only for a wait.
 //!
 //! Each attempt has a `tracing` span `attempt` with its number, the class of the failure before it
 //! and the wait; it is a child of the span that the call was made in. Each retry is one warning with
