@@ -25,12 +25,6 @@ impl Clock {
     pub fn now(&self) -> Duration {
         self.origin.elapsed()
     }
-
-    /// `instant` on this clock; zero if it lies before the clock's origin.
-    #[must_use]
-    pub fn at(&self, instant: Instant) -> Duration {
-        instant.saturating_duration_since(self.origin)
-    }
 }
 
 impl Default for Clock {

@@ -122,6 +122,35 @@ fn the_servers_word_outranks_the_class() {
     assert_eq!(stop(&policy, &late, &demanded), Refusal::DeadlinePassed);
 }
 
+/// By default the decision is the class's rule as core states it, where nothing else stands in the way.
+#[test]
+fn without_limits_the_decision_is_the_classs_rule() {
+    let policy = RetryPolicy::default();
+    let dispositions = [
+        Disposition::NotSent,
+        Disposition::NotProcessed,
+        Disposition::MaybeProcessed,
+        Disposition::Processed,
+    ];
+    for class in ErrorClass::ALL {
+        for disposition in dispositions {
+            for server in [ServerWord::Silent, ServerWord::Forbidden, ServerWord::Demanded] {
+                for (repeatable, unit_of_work) in
+                    [(false, false), (false, true), (true, false), (true, true)]
+                {
+                    let failure = Failure::new(class).disposition(disposition).server(server);
+                    let facts = Facts { repeatable, unit_of_work, ..Facts::default() };
+                    assert_eq!(
+                        policy.would_retry(&failure, &facts),
+                        failure.repeatable(repeatable, unit_of_work),
+                        "{failure:?} {facts:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// With everything against it, taking away the first obstacle shows the next one.
 #[test]
 fn the_order_of_the_questions() {
