@@ -16,7 +16,7 @@ use tower_triage::escalate::{JsonLinesSink, LogSink, Receiver, Route, Routes};
 use tower_triage::http::{HttpReplay, HttpRules};
 use tower_triage::{
     AnyError, Backoff, BreakerHandle, BreakerPolicy, CircuitBreakerLayer, ClassSet, Classifier,
-    Desk, EscalateLayer, FallbackLayer, Jitter, RetryLayer, RetryPolicy,
+    Desk, EscalateLayer, EscalatePolicy, FallbackLayer, Jitter, RetryLayer, RetryPolicy,
 };
 
 pub(crate) type HttpClient =
@@ -67,8 +67,13 @@ pub(crate) fn build(
     let breaker = CircuitBreakerLayer::new(classifier.clone()).name("primary").policy(breaker);
     let handle = breaker.handle();
 
+    // The story's books want to know for certain whether a record was written, however busy the disk.
+    let certain = EscalatePolicy::new().wait(Duration::from_secs(10));
+    let escalate = EscalateLayer::new(classifier.clone(), desk.clone());
+    let escalate = escalate.from("storm-client").policy(certain);
+
     let stack = ServiceBuilder::new()
-        .layer(EscalateLayer::new(classifier.clone(), desk.clone()).from("storm-client"))
+        .layer(escalate)
         .layer(fallback)
         .layer(RetryLayer::new(classifier.clone()).policy(retry).replay(HttpReplay::new()))
         .layer(breaker)
