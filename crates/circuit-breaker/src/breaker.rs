@@ -1,26 +1,28 @@
 //! One circuit, shared by threads.
 //!
-//! While it is closed and healthy a call reads one word at its begin and adds one to it at its end:
-//! no lock. Whatever is more than that (a failure, a slow call, a success that ends a row of
-//! failures, a probe, the end of a slice of a time window) takes a short lock around the pure
-//! [`Circuit`], which is told first how many plain successes came since. So all results are in one
-//! order, and each belongs to exactly one era.
+//! While it is closed and healthy a call reads one word at its begin and its end, and adds one to a
+//! counter of its own thread: no lock, and no line that two threads write to. Whatever is more than
+//! that (a failure, a slow call, a success that ends a row of failures, a probe, the end of a slice
+//! of a time window) takes a short lock around the pure [`Circuit`], which is told first how many
+//! plain successes came since. Each result belongs to exactly one era; a success that ends while
+//! somebody holds the lock takes its place before or after, as calls in flight do.
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tower_triage_core::{Label, RetryAfter, Verdict, Vote};
+use tower_triage_core::{Failure, Label, RetryAfter, Verdict, Vote};
 
 use crate::circuit::{Chance, Change, Circuit, Outcome};
 use crate::settings::Settings;
 use crate::state::{Counts, Sample, State, Transition};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::word::Word;
+use crate::tally::{Tally, Told};
+use crate::word::{Stamp, Word};
 
 /// What an admitted call takes with it and brings back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
-    era: u32,
+    stamp: Stamp,
     /// When it began; only where slowness matters.
     started: Option<Duration>,
 }
@@ -31,18 +33,34 @@ pub(crate) struct Breaker {
     word: AtomicU64,
     /// [`Circuit::quiet_until`], in nanoseconds.
     quiet_until: AtomicU64,
-    circuit: Mutex<Circuit>,
+    /// Where threads count their plain successes; without it, in the word. It takes a kilobyte, so
+    /// a breaker of which there are many has none.
+    tally: Option<Tally>,
+    locked: Mutex<Locked>,
     rejected: AtomicU64,
 }
 
+#[derive(Debug)]
+struct Locked {
+    circuit: Circuit,
+    told: Told,
+}
+
 impl Breaker {
-    pub(crate) fn new(name: Label, settings: &Settings) -> Self {
+    /// The only one of its layer.
+    pub(crate) fn single(name: Label, settings: &Settings) -> Self {
+        Self { tally: Some(Tally::default()), ..Self::one_of_many(name, settings) }
+    }
+
+    /// A small one.
+    pub(crate) fn one_of_many(name: Label, settings: &Settings) -> Self {
         let circuit = Circuit::new(&settings.policy);
         Self {
             name,
             word: AtomicU64::new(Word::new(State::Closed, 0, false).0),
             quiet_until: AtomicU64::new(nanos(circuit.quiet_until())),
-            circuit: Mutex::new(circuit),
+            tally: None,
+            locked: Mutex::new(Locked { circuit, told: Told::default() }),
             rejected: AtomicU64::new(0),
         }
     }
@@ -51,12 +69,13 @@ impl Breaker {
         self.name
     }
 
+    #[inline]
     fn word(&self) -> Word {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn state(&self) -> State {
@@ -64,14 +83,14 @@ impl Breaker {
     }
 
     /// When the next call may pass. Only looks.
+    #[inline]
     pub(crate) fn chance(&self, settings: &Settings) -> Chance {
-        match self.word().state() {
-            State::Closed | State::ForcedClosed | State::Disabled => Chance::Now,
-            State::ForcedOpen => Chance::Unknown,
-            State::Open | State::HalfOpen => {
-                self.lock().chance(&settings.policy, settings.clock.now())
-            }
-        }
+        if self.word().is_passable() { Chance::Now } else { self.chance_cold(settings) }
+    }
+
+    #[cold]
+    fn chance_cold(&self, settings: &Settings) -> Chance {
+        self.lock().circuit.chance(&settings.policy, settings.clock.now())
     }
 
     /// What is left of the open time; zero if that is not what it waits for.
@@ -83,25 +102,28 @@ impl Breaker {
     }
 
     /// Lets a call in, or says what is left of the open time.
+    #[inline]
     pub(crate) fn admit(&self, settings: &Settings) -> Result<Permit, Duration> {
         let word = self.word();
-        match word.state() {
-            State::Closed | State::ForcedClosed | State::Disabled => {
-                let started = settings.policy.slow_call.map(|_| settings.clock.now());
-                Ok(Permit { era: word.era(), started })
-            }
-            State::ForcedOpen => Err(Duration::ZERO),
-            State::Open | State::HalfOpen => self.admit_cold(settings),
+        if word.is_passable() {
+            let started = settings.policy.slow_call.map(|_| settings.clock.now());
+            return Ok(Permit { stamp: word.stamp(), started });
         }
+        self.admit_cold(settings, word)
     }
 
     #[cold]
-    fn admit_cold(&self, settings: &Settings) -> Result<Permit, Duration> {
+    fn admit_cold(&self, settings: &Settings, word: Word) -> Result<Permit, Duration> {
+        if word.state() == State::ForcedOpen {
+            return Err(Duration::ZERO);
+        }
         let now = settings.clock.now();
-        let (admitted, _) =
-            self.apply(settings, now, |circuit| circuit.admit(&settings.policy, now));
-        let started = settings.policy.slow_call.map(|_| now);
-        admitted.map(|era| Permit { era, started })
+        let admit = |circuit: &mut Circuit| {
+            let (admitted, change) = circuit.admit(&settings.policy, now);
+            (admitted.map(|era| Stamp::new(circuit.state(), era)), change)
+        };
+        let stamp = self.apply(settings, now, admit).0?;
+        Ok(Permit { stamp, started: settings.policy.slow_call.map(|_| now) })
     }
 
     /// Counts a refused call.
@@ -110,6 +132,7 @@ impl Breaker {
     }
 
     /// An admitted call ended with `verdict`.
+    #[inline]
     pub(crate) fn settle(
         &self,
         settings: &Settings,
@@ -118,31 +141,49 @@ impl Breaker {
     ) -> Option<Transition> {
         match verdict {
             Verdict::Success => self.succeeded(settings, permit),
-            Verdict::Failure(failure) => match failure.vote {
-                Vote::Success => self.succeeded(settings, permit),
-                Vote::Failure => {
-                    self.failed(settings, permit, failure.retry_after.map(RetryAfter::duration))
-                }
-                Vote::Ignore => {
-                    self.ended_neutral(settings, permit, Outcome::Ignored);
-                    None
-                }
-            },
+            Verdict::Failure(failure) => self.settle_failure(settings, permit, failure),
+        }
+    }
+
+    #[cold]
+    fn settle_failure(
+        &self,
+        settings: &Settings,
+        permit: Permit,
+        failure: &Failure,
+    ) -> Option<Transition> {
+        match failure.vote {
+            Vote::Success => self.succeeded(settings, permit),
+            Vote::Failure => {
+                self.failed(settings, permit, failure.retry_after.map(RetryAfter::duration))
+            }
+            Vote::Ignore => {
+                self.ended_neutral(settings, permit, Outcome::Ignored);
+                None
+            }
         }
     }
 
     /// An admitted call succeeded.
+    #[inline]
     fn succeeded(&self, settings: &Settings, permit: Permit) -> Option<Transition> {
-        if !settings.reads_clock {
-            return match self.count_success(permit.era) {
-                true => None,
-                false => self.finish(settings, permit, Outcome::Success { slow: false }),
-            };
+        if !settings.reads_clock && self.count_success(permit.stamp) {
+            return None;
         }
-        let now = settings.clock.now();
+        self.succeeded_at(settings, permit, settings.clock.now())
+    }
+
+    fn succeeded_at(
+        &self,
+        settings: &Settings,
+        permit: Permit,
+        now: Duration,
+    ) -> Option<Transition> {
         let slow = permit.is_slow(settings, now);
-        let quiet = !slow && nanos(now) < self.quiet_until.load(Ordering::Acquire);
-        if quiet && self.count_success(permit.era) {
+        let is_plain = || {
+            settings.reads_clock && !slow && nanos(now) < self.quiet_until.load(Ordering::Acquire)
+        };
+        if is_plain() && self.count_success(permit.stamp) {
             return None;
         }
         self.finish_at(settings, permit, Outcome::Success { slow }, now)
@@ -162,21 +203,29 @@ impl Breaker {
 
     /// An admitted call ended, and says nothing about the dependency.
     pub(crate) fn ended_neutral(&self, settings: &Settings, permit: Permit, outcome: Outcome) {
-        self.finish(settings, permit, outcome);
+        self.finish_at(settings, permit, outcome, settings.clock.now());
     }
 
-    /// Compares and counts in one step. `false` if the circuit itself must see this success.
-    fn count_success(&self, era: u32) -> bool {
+    /// `false` if the circuit itself must see this success.
+    #[inline]
+    fn count_success(&self, stamp: Stamp) -> bool {
+        if !self.word().counts(stamp) {
+            return false;
+        }
+        match &self.tally {
+            // Should the era end between the look and this: it is told by its era, and is late.
+            Some(tally) if tally.add(stamp.era()) => true,
+            _ => self.count_in_word(stamp),
+        }
+    }
+
+    /// Compares and counts in one step.
+    fn count_in_word(&self, stamp: Stamp) -> bool {
         self.word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-                Word(word).with_success(era).map(|word| word.0)
+                Word(word).with_success(stamp).map(|word| word.0)
             })
             .is_ok()
-    }
-
-    #[cold]
-    fn finish(&self, settings: &Settings, permit: Permit, outcome: Outcome) -> Option<Transition> {
-        self.finish_at(settings, permit, outcome, settings.clock.now())
     }
 
     #[cold]
@@ -189,7 +238,7 @@ impl Breaker {
     ) -> Option<Transition> {
         let u = settings.random.unit();
         let record = |circuit: &mut Circuit| {
-            ((), circuit.record(&settings.policy, permit.era, outcome, now, u))
+            ((), circuit.record(&settings.policy, permit.stamp.era(), outcome, now, u))
         };
         self.apply(settings, now, record).1
     }
@@ -201,9 +250,12 @@ impl Breaker {
     }
 
     pub(crate) fn counts(&self, settings: &Settings) -> Counts {
+        // Read first: a success that comes meanwhile must not pass for one that came late.
+        let total = self.tally.as_ref().map_or(0, Tally::total);
         let read = |circuit: &mut Circuit| (circuit.counts(), None);
         let counts = self.apply(settings, settings.clock.now(), read).0;
-        Counts { rejected: self.rejected.load(Ordering::Relaxed), ..counts }
+        let late = counts.late + self.lock().told.late(total);
+        Counts { rejected: self.rejected.load(Ordering::Relaxed), late, ..counts }
     }
 
     pub(crate) fn sample(&self, settings: &Settings) -> Sample {
@@ -219,18 +271,24 @@ impl Breaker {
         now: Duration,
         op: impl FnOnce(&mut Circuit) -> (T, Option<Change>),
     ) -> (T, Option<Transition>) {
-        let mut circuit = self.lock();
+        let mut locked = self.lock();
+        let Locked { circuit, told } = &mut *locked;
         // From here on successes queue at the lock, and the word is ours.
         let word = Word(self.word.fetch_or(Word::WATCH, Ordering::AcqRel));
-        circuit.earlier_successes(word.fresh(), now);
+        let era = circuit.era();
+        let told_by_threads = self.tally.as_ref().map_or(0, |tally| told.fresh(tally, era));
+        circuit.earlier_successes(word.fresh() + told_by_threads, now);
         let in_flight = circuit.probes_in_flight();
-        let (answer, change) = op(&mut circuit);
+        let (answer, change) = op(circuit);
+        if circuit.era() != era {
+            told.begin_era();
+        }
         let watch = circuit.watches_successes(&settings.policy, now);
         self.quiet_until.store(nanos(circuit.quiet_until()), Ordering::Release);
         let word = Word::new(circuit.state(), circuit.era(), watch);
         self.word.store(word.0, Ordering::Release);
         let slots_changed = circuit.probes_in_flight() != in_flight;
-        drop(circuit);
+        drop(locked);
 
         let transition = change.filter(|change| change.from != change.to).map(|change| {
             let Change { from, to, open_for } = change;

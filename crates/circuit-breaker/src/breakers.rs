@@ -1,6 +1,7 @@
 //! The state behind one layer: one circuit, or one per key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower_triage_core::{CircuitOpen, Key, Verdict};
 
@@ -24,25 +25,27 @@ pub(crate) enum Which {
     ByKey(Keyed),
 }
 
-/// What an admitted call holds: it goes back exactly once.
+/// What a call holds of its circuit.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    permit: Permit,
     /// The key's circuit; `None` if there is only one.
     entry: Option<Arc<Entry>>,
+    /// Goes back exactly once. `None` for a call that was refused.
+    permit: Option<Permit>,
 }
 
 impl Breakers {
     pub(crate) fn new(config: Config) -> Self {
         let settings = Settings::new(&config);
         let which = match config.keyed {
-            None => Which::One(Breaker::new(config.name, &settings)),
+            None => Which::One(Breaker::single(config.name, &settings)),
             Some(limits) => Which::ByKey(Keyed::new(limits, config.name, &settings)),
         };
         Self { settings, which, config }
     }
 
     /// The only circuit, if there are no keys.
+    #[inline]
     pub(crate) const fn only(&self) -> Option<&Breaker> {
         match &self.which {
             Which::One(breaker) => Some(breaker),
@@ -51,6 +54,7 @@ impl Breakers {
     }
 
     /// The circuit that speaks where no key is known.
+    #[inline]
     pub(crate) fn unkeyed(&self) -> &Breaker {
         match &self.which {
             Which::One(breaker) => breaker,
@@ -58,42 +62,62 @@ impl Breakers {
         }
     }
 
-    /// Lets a call in, or refuses it.
-    pub(crate) fn admit(&self, key: impl FnOnce() -> Key) -> Result<Admission, CircuitOpen> {
+    /// Lets a call in, or refuses it and says what is left of the open time.
+    #[inline]
+    pub(crate) fn admit(&self, key: impl FnOnce() -> Key) -> (Admission, Option<Duration>) {
         let entry = match &self.which {
             Which::One(_) => None,
             Which::ByKey(keyed) => Some(keyed.entry(&key(), &self.settings)),
         };
-        let breaker = self.of(entry.as_ref());
-        match breaker.admit(&self.settings) {
-            Ok(permit) => Ok(Admission { permit, entry }),
+        match self.of(entry.as_ref()).admit(&self.settings) {
+            Ok(permit) => (Admission { entry, permit: Some(permit) }, None),
             Err(left) => {
-                breaker.count_rejection();
-                Err(CircuitOpen::new(breaker.name(), left))
+                self.of(entry.as_ref()).count_rejection();
+                (Admission { entry, permit: None }, Some(left))
             }
         }
     }
 
     /// Refuses a call that was readied to be refused.
-    pub(crate) fn reject(&self) -> CircuitOpen {
+    #[cold]
+    pub(crate) fn refuse(&self) -> (Admission, Option<Duration>) {
         let breaker = self.unkeyed();
         breaker.count_rejection();
-        CircuitOpen::new(breaker.name(), breaker.time_left(&self.settings))
+        let left = breaker.time_left(&self.settings);
+        (Admission { entry: None, permit: None }, Some(left))
     }
 
-    /// An admitted call ended with `verdict`.
-    pub(crate) fn settle(&self, admission: &Admission, verdict: &Verdict) -> Option<Transition> {
-        let breaker = self.of(admission.entry.as_ref());
-        breaker.settle(&self.settings, admission.permit, verdict)
+    /// What a refused call is told.
+    pub(crate) fn rejection(&self, admission: &Admission, left: Duration) -> CircuitOpen {
+        CircuitOpen::new(self.of(admission.entry.as_ref()).name(), left)
     }
 
-    /// An admitted call was dropped.
+    /// An admitted call ended with `verdict`; counts once.
+    #[inline]
+    pub(crate) fn settle(
+        &self,
+        admission: &mut Admission,
+        verdict: &Verdict,
+    ) -> Option<Transition> {
+        let permit = admission.permit.take()?;
+        self.of(admission.entry.as_ref()).settle(&self.settings, permit, verdict)
+    }
+
+    /// A call is dropped: what it still holds is given back.
+    #[inline]
+    pub(crate) fn abandon(&self, admission: &mut Admission) {
+        if let Some(permit) = admission.permit.take() {
+            self.abandon_permit(admission, permit);
+        }
+    }
+
     #[cold]
-    pub(crate) fn abandon(&self, admission: &Admission) {
+    fn abandon_permit(&self, admission: &Admission, permit: Permit) {
         let breaker = self.of(admission.entry.as_ref());
-        breaker.ended_neutral(&self.settings, admission.permit, Outcome::Abandoned);
+        breaker.ended_neutral(&self.settings, permit, Outcome::Abandoned);
     }
 
+    #[inline]
     fn of<'a>(&'a self, entry: Option<&'a Arc<Entry>>) -> &'a Breaker {
         entry.map_or_else(|| self.unkeyed(), |entry| &entry.breaker)
     }

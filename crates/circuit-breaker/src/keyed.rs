@@ -122,7 +122,7 @@ struct Rest {
 
 impl Entry {
     fn new(key: Key, settings: &Settings, now: Duration) -> Arc<Self> {
-        let breaker = Breaker::new(key, settings);
+        let breaker = Breaker::one_of_many(key, settings);
         Arc::new(Self { breaker, used: AtomicU64::new(nanos(now)) })
     }
 

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use crate::class::ErrorClass;
 use crate::classify::Classify;
 use crate::incident::record::Observers;
+use crate::incident::scope::Ended;
 use crate::incident::{Entered, LayerKind, Observer, StepKind, outcome, scope};
 use crate::label::Operation;
 use crate::note::Note;
@@ -251,9 +252,18 @@ impl<R> Classifier<R> {
     where
         R: Classify<Res, E>,
     {
-        if let Some(incident) = entered.finish(success, || self.shared.observers.load_full()) {
-            self.annotate(outcome, &Note::Incident(incident));
+        if let Some(record) = entered.finish() {
+            self.end(record, success, outcome);
         }
+    }
+
+    #[cold]
+    fn end<Res, E>(&self, record: Ended, success: bool, outcome: &mut Result<Res, E>)
+    where
+        R: Classify<Res, E>,
+    {
+        let incident = record.end(success, || self.shared.observers.load_full());
+        self.annotate(outcome, &Note::Incident(incident));
     }
 }
 

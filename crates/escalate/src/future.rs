@@ -7,7 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower_triage_core::incident::{self, Entered, Scope};
-use tower_triage_core::{Classify, ErrorClass, Failure, LayerKind, Note, Shared, StepKind};
+use tower_triage_core::{
+    Classify, Counted, ErrorClass, Failure, LayerKind, Note, Sharing, StepKind,
+};
 
 use crate::desk::{Delivered, Delivery};
 use crate::escalation::Outcome;
@@ -22,22 +24,25 @@ pin_project! {
     /// # Cancel safety
     /// Dropped while an escalation is being delivered, delivery goes on in the desk's queue. Dropped
     /// before, the call is abandoned: somebody is told only if it met what must be told at once.
-    pub struct ResponseFuture<F, Res, E, R, D> {
+    pub struct ResponseFuture<F, Res, E, R, D, M = Counted>
+    where
+        M: Sharing<Core<R, D>>,
+    {
         #[pin]
         state: State<F, Res, E>,
         scope: Scope,
-        shared: Shared<Core<R, D>>,
+        core: M::Held,
         facts: Facts,
     }
 
-    impl<F, Res, E, R, D> PinnedDrop for ResponseFuture<F, Res, E, R, D> {
+    impl<F, Res, E, R, D, M> PinnedDrop for ResponseFuture<F, Res, E, R, D, M>
+    where
+        M: Sharing<Core<R, D>>,
+    {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if matches!(*this.state, State::Calling { .. }) {
-                let entered = this.scope.enter();
-                if entered.is_owner() {
-                    this.shared.reporter.abandoned(this.facts);
-                }
+                this.core.dropped(this.scope, this.facts);
             }
         }
     }
@@ -50,7 +55,7 @@ pin_project! {
         /// The inner service's readiness error, before it has been looked at.
         Held { error: Option<E> },
         /// Somebody is being told; the outcome waits for that, not for ever.
-        Delivering { telling: Option<Telling<Res, E>> },
+        Delivering { telling: Option<Box<Telling<Res, E>>> },
         Done,
     }
 }
@@ -63,58 +68,59 @@ struct Telling<Res, E> {
     delivery: Delivery,
 }
 
-impl<F, Res, E, R, D> ResponseFuture<F, Res, E, R, D> {
-    pub(crate) const fn calling(
-        inner: F,
-        scope: Scope,
-        shared: Shared<Core<R, D>>,
-        facts: Facts,
-    ) -> Self {
-        Self { state: State::Calling { inner }, scope, shared, facts }
+impl<F, Res, E, R, D, M: Sharing<Core<R, D>>> ResponseFuture<F, Res, E, R, D, M> {
+    #[inline]
+    pub(crate) const fn calling(inner: F, scope: Scope, core: M::Held, facts: Facts) -> Self {
+        Self { state: State::Calling { inner }, scope, core, facts }
     }
 
-    pub(crate) const fn failed(
-        error: E,
-        scope: Scope,
-        shared: Shared<Core<R, D>>,
-        facts: Facts,
-    ) -> Self {
-        Self { state: State::Held { error: Some(error) }, scope, shared, facts }
+    pub(crate) const fn failed(error: E, scope: Scope, core: M::Held, facts: Facts) -> Self {
+        Self { state: State::Held { error: Some(error) }, scope, core, facts }
     }
 }
 
-impl<F, Res, E, R, D> Future for ResponseFuture<F, Res, E, R, D>
+impl<F, Res, E, R, D, M> Future for ResponseFuture<F, Res, E, R, D, M>
 where
+    M: Sharing<Core<R, D>>,
     F: Future<Output = Result<Res, E>>,
     R: Classify<Res, E>,
     D: Finish<Res, E>,
 {
     type Output = Result<Res, E>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let core: &Core<R, D> = this.shared;
+        let core: &Core<R, D> = this.core;
         loop {
             let settled = match this.state.as_mut().project() {
                 StateProj::Calling { inner } => {
                     let entered = this.scope.enter();
-                    let Poll::Ready(outcome) = inner.poll(cx) else {
-                        if !entered.is_owner() {
+                    let Poll::Ready(mut outcome) = inner.poll(cx) else {
+                        if incident::has_begun() && !entered.is_owner() {
                             core.leave_early(this.facts);
                         }
                         return Poll::Pending;
                     };
-                    core.settle(entered, this.facts, outcome)
+                    let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
+                    if verdict.is_success() && !incident::has_begun() {
+                        this.state.set(State::Done);
+                        core.classifier.finish(entered, true, &mut outcome);
+                        return Poll::Ready(outcome);
+                    }
+                    core.settle(entered, this.facts, verdict.failure(), outcome)
                 }
                 StateProj::Held { error } => {
                     let error = error.take().expect("set when the state is entered, taken once");
-                    core.settle(this.scope.enter(), this.facts, Err(error))
+                    let (entered, outcome) = (this.scope.enter(), Err(error));
+                    let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
+                    core.settle(entered, this.facts, verdict.failure(), outcome)
                 }
                 StateProj::Delivering { telling } => {
                     let current = telling.as_mut().expect("set when the state is entered");
                     let delivered = ready!(Pin::new(&mut current.delivery).poll(cx));
                     let told = telling.take().expect("it was there a line ago");
-                    Settled::Done(core.told(this.scope.enter(), this.facts, told, delivered))
+                    Settled::Done(core.told(this.scope.enter(), this.facts, *told, delivered))
                 }
                 StateProj::Done => panic!("polled after it was ready"),
             };
@@ -134,10 +140,19 @@ where
 /// What to do about an outcome.
 enum Settled<Res, E> {
     Done(Result<Res, E>),
-    Deliver(Telling<Res, E>),
+    Deliver(Box<Telling<Res, E>>),
 }
 
 impl<R, D> Core<R, D> {
+    /// The caller dropped the call.
+    #[cold]
+    fn dropped(&self, scope: &mut Scope, facts: &Facts) {
+        let entered = scope.enter();
+        if entered.is_owner() {
+            self.reporter.abandoned(facts);
+        }
+    }
+
     /// Leaves with the scope what must be told even if the call is dropped from here on: only the
     /// outermost layer hears of that.
     fn leave_early(&self, facts: &Facts) {
@@ -151,10 +166,13 @@ impl<R, D> Core<R, D> {
         }
     }
 
+    /// The call ends with a failure, or met something on its way.
+    #[cold]
     fn settle<Res, E>(
         &self,
         entered: Entered<'_>,
         facts: &Facts,
+        leaving: Option<Failure>,
         mut outcome: Result<Res, E>,
     ) -> Settled<Res, E>
     where
@@ -162,7 +180,6 @@ impl<R, D> Core<R, D> {
         D: Finish<Res, E>,
     {
         let (classifier, operation) = (&self.classifier, &facts.operation);
-        let leaving = classifier.judge(operation, outcome.as_ref()).failure();
         match leaving {
             Some(failure) => {
                 let layer = LayerKind::Escalate;
@@ -178,7 +195,6 @@ impl<R, D> Core<R, D> {
         self.escalate(entered, facts, outcome, leaving, urgent)
     }
 
-    #[cold]
     fn escalate<Res, E>(
         &self,
         entered: Entered<'_>,
@@ -220,7 +236,8 @@ impl<R, D> Core<R, D> {
             let said = Some(said).filter(|text| leaving == Some(decisive) && !text.is_empty());
             let escalation = reporter.write(facts, &incident, decisive, ending, said);
             let delivery = reporter.desk.deliver(escalation, reporter.policy.wait);
-            return Settled::Deliver(Telling { outcome, success, forced, delivery });
+            let telling = Telling { outcome, success, forced, delivery };
+            return Settled::Deliver(Box::new(telling));
         }
         let urgent = urgent || forced.is_some();
         let work = LeftBehind { reporter: reporter.clone(), facts: *facts, urgent };
@@ -274,7 +291,7 @@ impl<R, D> Core<R, D> {
     }
 }
 
-impl<F, Res, E, R, D> fmt::Debug for ResponseFuture<F, Res, E, R, D> {
+impl<F, Res, E, R, D, M: Sharing<Core<R, D>>> fmt::Debug for ResponseFuture<F, Res, E, R, D, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").field("scope", &self.scope).finish_non_exhaustive()
     }

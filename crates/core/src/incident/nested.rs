@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::incident::Incident;
 use crate::incident::record::Record;
-use crate::incident::scope::{CURRENT, Scope};
+use crate::incident::scope::{CURRENT, Open, Scope};
 
 pin_project! {
     /// A future with a scope of the caller's; see [`scope`].
@@ -60,7 +60,7 @@ impl<F: Future> Future for InScope<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let entered = this.scope.0.open(true);
+        let entered = this.scope.0.open(Open::Collects);
         let outcome = std::task::ready!(this.future.poll(cx));
         drop(entered);
         let incident = this.scope.0.take_record().map(|record| record.incident);
@@ -71,8 +71,12 @@ impl<F: Future> Future for InScope<F> {
 /// Gives the steps of an ended call to the scope that it was made in.
 pub(super) fn hand_up(incident: &Incident) {
     CURRENT.with(|current| {
-        let Some(begun) = current.begun.get() else { return };
-        let collects = current.collects.get();
+        let collects = match current.open() {
+            Open::No => return,
+            Open::Call => false,
+            Open::Collects => true,
+        };
+        let begun = current.begun();
         let present = current.take_record();
         let first = present.is_none();
         let mut record = present.unwrap_or_else(|| Record::new(incident.operation, begun));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::class::{ClassSet, ErrorClass};
 use crate::incident::record::{Noted, Told};
-use crate::incident::scope::with_record;
+use crate::incident::scope::{has_begun, with_record};
 use crate::incident::{Incident, IncidentId};
 use crate::verdict::Failure;
 
@@ -44,6 +44,11 @@ pub(crate) fn mark_noted(class: ErrorClass) {
 /// The attempt whose success is worth a step: the call met a failure before.
 #[inline]
 pub(crate) fn recovered_attempt() -> Option<u32> {
+    if has_begun() { recovered() } else { None }
+}
+
+#[cold]
+fn recovered() -> Option<u32> {
     with_record(|record| {
         let attempts = record.incident.attempts;
         let first = record.told.noted == Noted::Nothing && attempts > 0;
@@ -143,8 +148,7 @@ pub fn blocked_below() -> Option<Duration> {
 /// failure is the one that is on its way up.
 #[derive(Default)]
 pub struct Branch {
-    /// Boxed: it is made on the failure path only.
-    told: Box<Told>,
+    told: Told,
 }
 
 impl Branch {

@@ -28,51 +28,82 @@ thread_local! {
     pub(super) static CURRENT: Current = const {
         Current {
             calling: Cell::new(false),
+            open: Cell::new(Open::No),
             begun: Cell::new(None),
-            collects: Cell::new(false),
             dirty: Cell::new(false),
             record: Cell::new(ManuallyDrop::new(None)),
         }
     };
 }
 
-/// What this thread is doing. Small cells, of which a call without a failure touches the first
-/// three; nothing that needs a destructor, so that access needs no check.
+/// What this thread is doing. Small cells, of which a call without a failure touches all but the
+/// last; nothing that needs a destructor, so that access needs no check.
 pub(super) struct Current {
     /// Up while a layer of ours runs `inner.call`.
     calling: Cell<bool>,
-    /// When the call began that is being polled; `None` if none is.
-    pub(super) begun: Cell<Option<Instant>>,
-    /// It is a caller's scope, which collects the incidents of the calls inside.
-    pub(super) collects: Cell<bool>,
+    open: Cell<Open>,
+    /// When the call began that is being polled, as far as the clock was read for it.
+    begun: Cell<Option<Instant>>,
     /// Is there a record?
     dirty: Cell<bool>,
     record: Cell<ManuallyDrop<Option<Box<Record>>>>,
 }
 
+/// Which kind of scope is being polled.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum Open {
+    #[default]
+    No,
+    /// A call's.
+    Call,
+    /// A caller's, which collects the incidents of the calls inside.
+    Collects,
+}
+
 impl Current {
     #[inline]
     pub(super) fn take_record(&self) -> Option<Box<Record>> {
-        if !self.dirty.replace(false) {
-            return None;
-        }
+        if self.dirty.get() { self.take_it() } else { None }
+    }
+
+    #[cold]
+    fn take_it(&self) -> Option<Box<Record>> {
+        self.dirty.set(false);
         ManuallyDrop::into_inner(self.record.replace(ManuallyDrop::new(None)))
     }
 
     #[inline]
     pub(super) fn put_record(&self, record: Option<Box<Record>>) {
-        if record.is_some() {
-            self.dirty.set(true);
-            self.record.set(ManuallyDrop::new(record));
+        if let Some(record) = record {
+            self.put_it(record);
         }
+    }
+
+    #[cold]
+    fn put_it(&self, record: Box<Record>) {
+        self.dirty.set(true);
+        self.record.set(ManuallyDrop::new(Some(record)));
+    }
+
+    pub(super) fn open(&self) -> Open {
+        self.open.get()
+    }
+
+    /// When the scope that is being polled began: when the clock was first read for it. That is at
+    /// the end of a poll that was not the last one, or at the first step; a call that meets no
+    /// failure and does not wait never asks for the time.
+    pub(super) fn begun(&self) -> Instant {
+        let begun = self.begun.get().unwrap_or_else(Instant::now);
+        self.begun.set(Some(begun));
+        begun
     }
 }
 
 /// What a scope displaced for the time of one poll.
 #[derive(Default)]
 struct Outer {
+    open: Open,
     begun: Option<Instant>,
-    collects: bool,
     record: Option<Box<Record>>,
 }
 
@@ -81,13 +112,20 @@ struct Outer {
 fn swap(inner: Outer) -> Outer {
     CURRENT.with(|current| {
         let outer = Outer {
+            open: current.open.replace(inner.open),
             begun: current.begun.replace(inner.begun),
-            collects: current.collects.replace(inner.collects),
             record: current.take_record(),
         };
         current.put_record(inner.record);
         outer
     })
+}
+
+/// Is there an incident: did the call that is being polled meet anything worth telling?
+#[must_use]
+#[inline]
+pub fn has_begun() -> bool {
+    CURRENT.with(|current| current.dirty.get())
 }
 
 /// Runs `f` on the record of the current scope, if one is being polled and has a record.
@@ -104,10 +142,11 @@ pub(super) fn with_record<T>(f: impl FnOnce(&mut Record) -> T) -> Option<T> {
 /// One layer's part in the scope of a call; a field of the layer's future.
 ///
 /// Dropped before [`Classifier::finish`](crate::Classifier::finish), an owner's scope ends as abandoned.
-pub struct Scope {
-    /// When the call began, for an owner; `None` for a member.
-    begun: Option<Instant>,
-    record: Option<Box<Record>>,
+pub struct Scope(Part);
+
+enum Part {
+    Member,
+    Owner { begun: Option<Instant>, record: Option<Box<Record>> },
 }
 
 impl Scope {
@@ -120,53 +159,68 @@ impl Scope {
     #[inline]
     pub fn join() -> Self {
         match CURRENT.with(|current| current.calling.replace(false)) {
-            true => Self { begun: None, record: None },
+            true => Self(Part::Member),
             false => Self::begin(),
         }
     }
 
-    /// A scope that begins now.
+    /// A scope of one's own.
     #[inline]
-    pub(super) fn begin() -> Self {
-        Self { begun: Some(Instant::now()), record: None }
+    pub(super) const fn begin() -> Self {
+        Self(Part::Owner { begun: None, record: None })
     }
 
     pub(super) fn take_record(&mut self) -> Option<Box<Record>> {
-        self.record.take()
+        match &mut self.0 {
+            Part::Member => None,
+            Part::Owner { record, .. } => record.take(),
+        }
     }
 
     /// Does this layer own the scope (it is the outermost layer of the call)?
     #[must_use]
     pub const fn is_owner(&self) -> bool {
-        self.begun.is_some()
+        matches!(self.0, Part::Owner { .. })
     }
 
     /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes
     /// to this call.
     #[inline]
     pub fn enter(&mut self) -> Entered<'_> {
-        if self.begun.is_none() {
-            if CURRENT.with(|current| current.begun.get().is_some()) {
+        if let Part::Member = self.0 {
+            if CURRENT.with(|current| current.open.get() != Open::No) {
                 return Entered { scope: None, outer: Outer::default() };
             }
             // Called inside a call of ours, but polled elsewhere (a layer in between spawned it):
             // from now on it is a call of its own.
-            self.begun = Some(Instant::now());
+            *self = Self::begin();
         }
-        self.open(false)
+        self.open(Open::Call)
     }
 
     #[inline]
-    pub(super) fn open(&mut self, collects: bool) -> Entered<'_> {
-        let outer = swap(Outer { begun: self.begun, collects, record: self.record.take() });
-        Entered { scope: Some(self), outer }
+    pub(super) fn open(&mut self, open: Open) -> Entered<'_> {
+        let inner = match &mut self.0 {
+            Part::Member => Outer::default(),
+            Part::Owner { begun, record } => Outer { open, begun: *begun, record: record.take() },
+        };
+        Entered { outer: swap(inner), scope: Some(self) }
+    }
+
+    /// The scope is not being polled any more, and goes on.
+    #[inline]
+    fn close(&mut self, outer: Outer) {
+        // Where the call waits, the time it takes to read a clock is nobody's.
+        let now = CURRENT.with(Current::begun);
+        let Outer { record, .. } = swap(outer);
+        self.0 = Part::Owner { begun: Some(now), record };
     }
 }
 
 impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
-        if let Some(record) = self.record.take() {
+        if let Some(record) = self.take_record() {
             abandon(record);
         }
     }
@@ -198,41 +252,41 @@ impl Entered<'_> {
         self.scope.is_some()
     }
 
-    /// Ends the call, if this layer owns the scope and there is an incident: it gets its
-    /// resolution, deferred escalations run, observers hear of it, and its steps (not its marks)
-    /// go up to an enclosing scope.
+    /// Ends the call, if this layer owns the scope; gives the record, if there is one.
     #[inline]
-    pub(crate) fn finish(
-        mut self,
-        success: bool,
-        observers: impl FnOnce() -> Arc<Observers>,
-    ) -> Option<Arc<Incident>> {
+    pub(crate) fn finish(mut self) -> Option<Ended> {
         // Taken out, so that neither this guard nor the scope's drop ends it again.
         self.scope.take()?;
-        let record = swap(std::mem::take(&mut self.outer)).record?;
-        Some(end(record, success, observers))
+        swap(std::mem::take(&mut self.outer)).record.map(Ended)
     }
 }
 
-#[cold]
-fn end(
-    mut record: Box<Record>,
-    success: bool,
-    observers: impl FnOnce() -> Arc<Observers>,
-) -> Arc<Incident> {
-    // A record made only of the steps of nested calls has met no classifier of its own yet.
-    record.observers.get_or_insert_with(observers);
-    let resolution = record.resolution(success);
-    record.end(resolution);
-    hand_up(&record.incident);
-    Arc::new(record.incident)
+/// The record of a call that has ended.
+pub(crate) struct Ended(Box<Record>);
+
+impl Ended {
+    /// The incident gets its resolution, deferred escalations run, observers hear of it, and its
+    /// steps (not its marks) go up to an enclosing scope.
+    pub(crate) fn end(
+        self,
+        success: bool,
+        observers: impl FnOnce() -> Arc<Observers>,
+    ) -> Arc<Incident> {
+        let Self(mut record) = self;
+        // A record made only of the steps of nested calls has met no classifier of its own yet.
+        record.observers.get_or_insert_with(observers);
+        let resolution = record.resolution(success);
+        record.end(resolution);
+        hand_up(&record.incident);
+        Arc::new(record.incident)
+    }
 }
 
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(scope) = self.scope.take() {
-            scope.record = swap(std::mem::take(&mut self.outer)).record;
+            scope.close(std::mem::take(&mut self.outer));
         }
     }
 }
@@ -264,11 +318,14 @@ pub(crate) fn record(
     layer: LayerKind,
     kind: StepKind,
 ) {
-    let (record, open) = CURRENT.with(|current| (current.take_record(), current.begun.get()));
-    let begun = open.unwrap_or_else(Instant::now);
-    let mut record = record.unwrap_or_else(|| Record::new(*operation, begun));
+    let (record, open) = CURRENT.with(|current| (current.take_record(), current.open()));
+    let begun = || match open {
+        Open::No => Instant::now(),
+        Open::Call | Open::Collects => CURRENT.with(Current::begun),
+    };
+    let mut record = record.unwrap_or_else(|| Record::new(*operation, begun()));
     record.push(observers, layer, kind);
-    if open.is_some() {
+    if open != Open::No {
         CURRENT.with(|current| current.put_record(Some(record)));
     }
 }
