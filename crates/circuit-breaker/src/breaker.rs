@@ -10,7 +10,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tower_triage_core::{Failure, Label, RetryAfter, Verdict, Vote};
+use tower_triage_core::{Label, RetryAfter, Verdict, Vote};
 
 use crate::circuit::{Chance, Change, Circuit, Outcome};
 use crate::settings::Settings;
@@ -23,8 +23,8 @@ use crate::word::{Stamp, Word};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
     stamp: Stamp,
-    /// When it began; only where slowness matters.
-    started: Option<Duration>,
+    /// When it began, in nanoseconds; zero where slowness does not matter.
+    started: u64,
 }
 
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Breaker {
     word: AtomicU64,
     /// [`Circuit::quiet_until`], in nanoseconds.
     quiet_until: AtomicU64,
+    /// [`Circuit::refuses_until`], in nanoseconds.
+    refuses_until: AtomicU64,
     /// Where threads count their plain successes; without it, in the word. It takes a kilobyte, so
     /// a breaker of which there are many has none.
     tally: Option<Tally>,
@@ -59,6 +61,7 @@ impl Breaker {
             name,
             word: AtomicU64::new(Word::new(State::Closed, 0, false).0),
             quiet_until: AtomicU64::new(nanos(circuit.quiet_until())),
+            refuses_until: AtomicU64::new(0),
             tally: None,
             locked: Mutex::new(Locked { circuit, told: Told::default() }),
             rejected: AtomicU64::new(0),
@@ -85,12 +88,27 @@ impl Breaker {
     /// When the next call may pass. Only looks.
     #[inline]
     pub(crate) fn chance(&self, settings: &Settings) -> Chance {
-        if self.word().is_passable() { Chance::Now } else { self.chance_cold(settings) }
+        if self.word().pass().is_some() { Chance::Now } else { self.chance_cold(settings) }
     }
 
     #[cold]
     fn chance_cold(&self, settings: &Settings) -> Chance {
-        self.lock().circuit.chance(&settings.policy, settings.clock.now())
+        let now = settings.clock.now();
+        match self.refused_for(now) {
+            Some(left) => Chance::After(left),
+            None => self.lock().circuit.chance(&settings.policy, now),
+        }
+    }
+
+    /// For how long every call is refused by time, without asking the circuit; `None` if it has to be
+    /// asked.
+    fn refused_for(&self, now: Duration) -> Option<Duration> {
+        // Whichever open era it is of: calls are refused until then. A state in which they are not
+        // has zero here, and a time that is too large to tell is the circuit's to tell.
+        let until = self.refuses_until.load(Ordering::Acquire);
+        (until < u64::MAX)
+            .then(|| Duration::from_nanos(until).checked_sub(now))?
+            .filter(|left| !left.is_zero())
     }
 
     /// What is left of the open time; zero if that is not what it waits for.
@@ -102,28 +120,30 @@ impl Breaker {
     }
 
     /// Lets a call in, or says what is left of the open time.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub(crate) fn admit(&self, settings: &Settings) -> Result<Permit, Duration> {
-        let word = self.word();
-        if word.is_passable() {
-            let started = settings.policy.slow_call.map(|_| settings.clock.now());
-            return Ok(Permit { stamp: word.stamp(), started });
+        match self.word().pass() {
+            Some(stamp) => Ok(Permit { stamp, started: settings.started() }),
+            None => self.admit_cold(settings),
         }
-        self.admit_cold(settings, word)
     }
 
     #[cold]
-    fn admit_cold(&self, settings: &Settings, word: Word) -> Result<Permit, Duration> {
-        if word.state() == State::ForcedOpen {
+    fn admit_cold(&self, settings: &Settings) -> Result<Permit, Duration> {
+        if self.state() == State::ForcedOpen {
             return Err(Duration::ZERO);
         }
         let now = settings.clock.now();
+        if let Some(left) = self.refused_for(now) {
+            return Err(left);
+        }
         let admit = |circuit: &mut Circuit| {
             let (admitted, change) = circuit.admit(&settings.policy, now);
             (admitted.map(|era| Stamp::new(circuit.state(), era)), change)
         };
         let stamp = self.apply(settings, now, admit).0?;
-        Ok(Permit { stamp, started: settings.policy.slow_call.map(|_| now) })
+        Ok(Permit { stamp, started: nanos(now) })
     }
 
     /// Counts a refused call.
@@ -131,79 +151,50 @@ impl Breaker {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// An admitted call succeeded: counts it, if that is all that there is to it. `false` if it has
+    /// to be [settled](Self::settle).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn count_plain(&self, settings: &Settings, permit: &Permit) -> bool {
+        (!settings.reads_clock || self.is_plain(settings, permit))
+            && self.count_success(permit.stamp)
+    }
+
+    /// Is a success that comes now neither slow nor one that changes what the window holds?
+    fn is_plain(&self, settings: &Settings, permit: &Permit) -> bool {
+        let now = settings.clock.now();
+        !permit.is_slow(settings, now) && nanos(now) < self.quiet_until.load(Ordering::Acquire)
+    }
+
     /// An admitted call ended with `verdict`.
-    #[inline]
+    #[cold]
     pub(crate) fn settle(
         &self,
         settings: &Settings,
         permit: Permit,
         verdict: &Verdict,
     ) -> Option<Transition> {
-        match verdict {
-            Verdict::Success => self.succeeded(settings, permit),
-            Verdict::Failure(failure) => self.settle_failure(settings, permit, failure),
-        }
-    }
-
-    #[cold]
-    fn settle_failure(
-        &self,
-        settings: &Settings,
-        permit: Permit,
-        failure: &Failure,
-    ) -> Option<Transition> {
-        match failure.vote {
-            Vote::Success => self.succeeded(settings, permit),
-            Vote::Failure => {
-                self.failed(settings, permit, failure.retry_after.map(RetryAfter::duration))
-            }
-            Vote::Ignore => {
-                self.ended_neutral(settings, permit, Outcome::Ignored);
-                None
-            }
-        }
-    }
-
-    /// An admitted call succeeded.
-    #[inline]
-    fn succeeded(&self, settings: &Settings, permit: Permit) -> Option<Transition> {
-        if !settings.reads_clock && self.count_success(permit.stamp) {
+        let vote = verdict.failure().map_or(Vote::Success, |failure| failure.vote);
+        if vote == Vote::Success && self.count_plain(settings, &permit) {
             return None;
         }
-        self.succeeded_at(settings, permit, settings.clock.now())
-    }
-
-    fn succeeded_at(
-        &self,
-        settings: &Settings,
-        permit: Permit,
-        now: Duration,
-    ) -> Option<Transition> {
-        let slow = permit.is_slow(settings, now);
-        let is_plain = || {
-            settings.reads_clock && !slow && nanos(now) < self.quiet_until.load(Ordering::Acquire)
-        };
-        if is_plain() && self.count_success(permit.stamp) {
-            return None;
-        }
-        self.finish_at(settings, permit, Outcome::Success { slow }, now)
-    }
-
-    /// An admitted call failed.
-    fn failed(
-        &self,
-        settings: &Settings,
-        permit: Permit,
-        retry_after: Option<Duration>,
-    ) -> Option<Transition> {
         let now = settings.clock.now();
         let slow = permit.is_slow(settings, now);
-        self.finish_at(settings, permit, Outcome::Failure { slow, retry_after }, now)
+        let retry_after = verdict.failure().and_then(|failure| failure.retry_after);
+        let outcome = match vote {
+            Vote::Success => Outcome::Success { slow },
+            Vote::Failure => {
+                Outcome::Failure { slow, retry_after: retry_after.map(RetryAfter::duration) }
+            }
+            Vote::Ignore => Outcome::Ignored,
+        };
+        self.finish(settings, permit, outcome, now)
     }
 
-    /// An admitted call ended, and says nothing about the dependency.
-    pub(crate) fn ended_neutral(&self, settings: &Settings, permit: Permit, outcome: Outcome) {
-        self.finish_at(settings, permit, outcome, settings.clock.now());
+    /// An admitted call was dropped.
+    #[cold]
+    pub(crate) fn abandon(&self, settings: &Settings, permit: Permit) {
+        self.finish(settings, permit, Outcome::Abandoned, settings.clock.now());
     }
 
     /// `false` if the circuit itself must see this success.
@@ -228,8 +219,7 @@ impl Breaker {
             .is_ok()
     }
 
-    #[cold]
-    fn finish_at(
+    fn finish(
         &self,
         settings: &Settings,
         permit: Permit,
@@ -285,6 +275,7 @@ impl Breaker {
         }
         let watch = circuit.watches_successes(&settings.policy, now);
         self.quiet_until.store(nanos(circuit.quiet_until()), Ordering::Release);
+        self.refuses_until.store(nanos(circuit.refuses_until()), Ordering::Release);
         let word = Word::new(circuit.state(), circuit.era(), watch);
         self.word.store(word.0, Ordering::Release);
         let slots_changed = circuit.probes_in_flight() != in_flight;
@@ -306,7 +297,8 @@ impl Breaker {
 
 impl Permit {
     fn is_slow(&self, settings: &Settings, now: Duration) -> bool {
-        self.started.is_some_and(|started| settings.policy.is_slow(now.saturating_sub(started)))
+        let started = Duration::from_nanos(self.started);
+        settings.policy.is_slow(now.saturating_sub(started))
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tower_triage_core::incident::{Entered, Scope};
+use tower_triage_core::incident::{self, Entered, Scope};
 use tower_triage_core::{
     CircuitOpen, Classify, Counted, ErrorClass, Failure, LayerKind, Note, Operation, RetryAfter,
     Sharing, Verdict,
@@ -77,17 +77,21 @@ where
 {
     type Output = Result<Res, E>;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let entered = this.scope.enter();
         let outcome = match this.state.as_mut().project() {
             StateProj::Calling { future } => {
                 let mut outcome = ready!(future.poll(cx));
-                let verdict = this.ticket.core().classifier.judge(this.operation, outcome.as_ref());
-                let transition = this.ticket.settle(&verdict);
                 let core = this.ticket.core();
-                core.conclude(entered, this.operation, &verdict, transition, &mut outcome);
+                let verdict = core.classifier.judge(this.operation, outcome.as_ref());
+                let success = verdict.is_success();
+                if !success || incident::has_begun() || !this.ticket.count_plain() {
+                    this.ticket.conclude(this.operation, &verdict, &outcome);
+                }
+                this.ticket.core().classifier.finish(entered, success, &mut outcome);
                 outcome
             }
             StateProj::Rejected { left } => {

@@ -168,7 +168,8 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S::Future, R, J, M>;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
             if self.chance() == Chance::Now {
@@ -193,7 +194,8 @@ where
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let core = M::hold(&mut self.core);
@@ -208,7 +210,7 @@ where
         match refused {
             None => {
                 self.ready = Ready::No;
-                let future = incident::calling(|| self.inner.call(request));
+                let future = incident::call(&mut self.inner, request);
                 ResponseFuture::calling(future, ticket, scope, operation)
             }
             Some(left) => {

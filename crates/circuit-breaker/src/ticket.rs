@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_triage_core::incident::{self, Entered};
+use tower_triage_core::incident;
 use tower_triage_core::{
     CircuitOpen, Classifier, Classify, LayerKind, Operation, Sharing, StepKind, Verdict,
 };
@@ -21,35 +21,7 @@ pub struct Core<R, J> {
 }
 
 impl<R, J> Core<R, J> {
-    /// Writes down what came of an attempt, and ends the call if this layer is the outermost.
-    #[inline]
-    pub(crate) fn conclude<Res, E>(
-        &self,
-        entered: Entered<'_>,
-        operation: &Operation,
-        verdict: &Verdict,
-        transition: Option<Transition>,
-        outcome: &mut Result<Res, E>,
-    ) where
-        R: Classify<Res, E>,
-    {
-        match verdict {
-            Verdict::Success => self.classifier.note_success(operation, LayerKind::CircuitBreaker),
-            Verdict::Failure(failure) => self.classifier.note_failure(
-                operation,
-                LayerKind::CircuitBreaker,
-                *failure,
-                outcome.as_ref(),
-            ),
-        }
-        if let Some(transition) = transition {
-            self.changed(operation, transition);
-        }
-        self.classifier.finish(entered, verdict.is_success(), outcome);
-    }
-
     /// The outcome of this call changed the circuit.
-    #[cold]
     fn changed(&self, operation: &Operation, transition: Transition) {
         if let Some(open_for) = self.tell(operation, transition) {
             if !self.breakers.config.below_balancer {
@@ -85,10 +57,34 @@ impl<R, J, M: Sharing<Core<R, J>>> Ticket<R, J, M> {
         &self.core
     }
 
-    /// The call ended with `verdict`; counts once.
+    /// The call succeeded: counts it, if that is all that there is to it. `false` if it has to be
+    /// [concluded](Self::conclude).
     #[inline]
-    pub(crate) fn settle(&mut self, verdict: &Verdict) -> Option<Transition> {
-        self.core.breakers.settle(&mut self.admission, verdict)
+    pub(crate) fn count_plain(&mut self) -> bool {
+        self.core.breakers.count_plain(&mut self.admission)
+    }
+
+    /// The call ended with `verdict`: counts once, and writes down what came of it.
+    #[cold]
+    pub(crate) fn conclude<Res, E>(
+        &mut self,
+        operation: &Operation,
+        verdict: &Verdict,
+        outcome: &Result<Res, E>,
+    ) where
+        R: Classify<Res, E>,
+    {
+        let transition = self.core.breakers.settle(&mut self.admission, verdict);
+        let (core, layer) = (self.core(), LayerKind::CircuitBreaker);
+        match verdict {
+            Verdict::Success => core.classifier.note_success(operation, layer),
+            Verdict::Failure(failure) => {
+                core.classifier.note_failure(operation, layer, *failure, outcome.as_ref());
+            }
+        }
+        if let Some(transition) = transition {
+            core.changed(operation, transition);
+        }
     }
 
     /// What a refused call is told.

@@ -88,43 +88,26 @@ where
 {
     type Output = Result<Res, E>;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let core: &Core<R, D> = this.core;
-        loop {
-            let settled = match this.state.as_mut().project() {
-                StateProj::Calling { inner } => {
-                    let entered = this.scope.enter();
-                    let Poll::Ready(mut outcome) = inner.poll(cx) else {
-                        if incident::has_begun() && !entered.is_owner() {
-                            core.leave_early(this.facts);
-                        }
-                        return Poll::Pending;
-                    };
-                    let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
-                    if verdict.is_success() && !incident::has_begun() {
-                        this.state.set(State::Done);
-                        core.classifier.finish(entered, true, &mut outcome);
-                        return Poll::Ready(outcome);
-                    }
-                    core.settle(entered, this.facts, verdict.failure(), outcome)
+        if let StateProj::Calling { inner } = this.state.as_mut().project() {
+            let entered = this.scope.enter();
+            let Poll::Ready(mut outcome) = inner.poll(cx) else {
+                if incident::has_begun() && !entered.is_owner() {
+                    core.leave_early(this.facts);
                 }
-                StateProj::Held { error } => {
-                    let error = error.take().expect("set when the state is entered, taken once");
-                    let (entered, outcome) = (this.scope.enter(), Err(error));
-                    let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
-                    core.settle(entered, this.facts, verdict.failure(), outcome)
-                }
-                StateProj::Delivering { telling } => {
-                    let current = telling.as_mut().expect("set when the state is entered");
-                    let delivered = ready!(Pin::new(&mut current.delivery).poll(cx));
-                    let told = telling.take().expect("it was there a line ago");
-                    Settled::Done(core.told(this.scope.enter(), this.facts, *told, delivered))
-                }
-                StateProj::Done => panic!("polled after it was ready"),
+                return Poll::Pending;
             };
-            match settled {
+            let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
+            if verdict.is_success() && !incident::has_begun() {
+                this.state.set(State::Done);
+                core.classifier.finish(entered, true, &mut outcome);
+                return Poll::Ready(outcome);
+            }
+            match core.settle(entered, this.facts, verdict.failure(), outcome) {
                 Settled::Done(outcome) => {
                     this.state.set(State::Done);
                     return Poll::Ready(outcome);
@@ -134,6 +117,7 @@ where
                 }
             }
         }
+        core.poll_rest(this.state, this.scope, this.facts, cx)
     }
 }
 
@@ -150,6 +134,47 @@ impl<R, D> Core<R, D> {
         let entered = scope.enter();
         if entered.is_owner() {
             self.reporter.abandoned(facts);
+        }
+    }
+
+    /// What is not the call itself: a readiness error that has yet to be looked at, a delivery.
+    #[inline(never)]
+    fn poll_rest<F, Res, E>(
+        &self,
+        mut state: Pin<&mut State<F, Res, E>>,
+        scope: &mut Scope,
+        facts: &Facts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Res, E>>
+    where
+        R: Classify<Res, E>,
+        D: Finish<Res, E>,
+    {
+        loop {
+            let settled = match state.as_mut().project() {
+                StateProj::Held { error } => {
+                    let error = error.take().expect("set when the state is entered, taken once");
+                    let (entered, outcome) = (scope.enter(), Err(error));
+                    let verdict = self.classifier.judge(&facts.operation, outcome.as_ref());
+                    self.settle(entered, facts, verdict.failure(), outcome)
+                }
+                StateProj::Delivering { telling } => {
+                    let current = telling.as_mut().expect("set when the state is entered");
+                    let delivered = ready!(Pin::new(&mut current.delivery).poll(cx));
+                    let told = telling.take().expect("it was there a line ago");
+                    Settled::Done(self.told(scope.enter(), facts, *told, delivered))
+                }
+                StateProj::Calling { .. } | StateProj::Done => panic!("polled after it was ready"),
+            };
+            match settled {
+                Settled::Done(outcome) => {
+                    state.set(State::Done);
+                    return Poll::Ready(outcome);
+                }
+                Settled::Deliver(telling) => {
+                    state.set(State::Delivering { telling: Some(telling) });
+                }
+            }
         }
     }
 

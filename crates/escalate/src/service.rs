@@ -4,7 +4,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
-use tower_triage_core::incident::{Scope, calling};
+use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Counted, Describe, HeldError, Sharing};
 
 use crate::finish::Finish;
@@ -54,12 +54,14 @@ where
     type Error = E;
     type Future = ResponseFuture<S::Future, S::Response, E, R, D, M>;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
         self.held.poll_ready(&mut self.inner, cx).map(Ok)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let core = M::hold(&mut self.core);
@@ -67,7 +69,7 @@ where
         match self.held.take() {
             Some(error) => ResponseFuture::failed(error, scope, core, facts),
             None => {
-                let inner = calling(|| self.inner.call(request));
+                let inner = incident::call(&mut self.inner, request);
                 ResponseFuture::calling(inner, scope, core, facts)
             }
         }

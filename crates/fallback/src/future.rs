@@ -112,26 +112,61 @@ where
     type Output = Result<S::Response, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let this = self.project();
+        let (core, mut state): (&Core<R, T, K>, _) = (this.core, this.state);
         let entered = this.scope.enter();
-        let core: &Core<R, T, K> = this.core;
         let call = Call { operation: &*this.operation, keep: &core.keep, kept: &*this.kept };
-        loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Held { error } => {
-                    core.held(&call, error.take().expect("polled after it was ready"))
+        let mut ended = None;
+        if let StateProj::Primary { future } = state.as_mut().project() {
+            let mut outcome = ready!(future.poll(cx));
+            match core.classifier.judge(call.operation, outcome.as_ref()) {
+                Verdict::Success => {
+                    core.succeeded(&call, &outcome);
+                    state.set(State::Done);
+                    core.classifier.finish(entered, true, &mut outcome);
+                    return Poll::Ready(outcome);
                 }
-                StateProj::Primary { future } => {
-                    let mut outcome = ready!(future.poll(cx));
-                    match core.classifier.judge(call.operation, outcome.as_ref()) {
-                        Verdict::Success => {
-                            core.succeeded(&call, &outcome);
-                            this.state.set(State::Done);
-                            core.classifier.finish(entered, true, &mut outcome);
-                            return Poll::Ready(outcome);
-                        }
-                        Verdict::Failure(failure) => core.failed(&call, failure, outcome),
-                    }
+                Verdict::Failure(failure) => ended = Some((failure, outcome)),
+            }
+        }
+        let (success, mut outcome) = ready!(core.drive(&call, state, ended, cx));
+        core.classifier.finish(entered, success, &mut outcome);
+        Poll::Ready(outcome)
+    }
+}
+
+impl<R, T, K> Core<R, T, K> {
+    /// Everything that comes after a failure: from that of the primary, if it has just `ended`, to
+    /// the outcome to return and whether it is a success.
+    #[inline(never)]
+    fn drive<S, Req>(
+        &self,
+        call: &Call<'_, S, Req, K>,
+        mut state: Pin<&mut State<S::Future, T::Future, S::Response, S::Error>>,
+        ended: Option<(Failure, Result<S::Response, S::Error>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<(bool, Result<S::Response, S::Error>)>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        let mut next = ended.map(|(failure, outcome)| self.failed(call, failure, outcome));
+        loop {
+            match next.take() {
+                None => {}
+                Some(Next::Try(trying, future)) => {
+                    state.set(State::Step { trying: Some(trying), future });
+                }
+                Some(Next::Return { success, outcome }) => {
+                    state.set(State::Done);
+                    return Poll::Ready((success, outcome));
+                }
+            }
+            next = Some(match state.as_mut().project() {
+                StateProj::Held { error } => {
+                    self.held(call, error.take().expect("polled after it was ready"))
                 }
                 StateProj::Step { trying, future } => {
                     let running = trying.as_mut().expect("polled after it was ready");
@@ -143,27 +178,15 @@ where
                         }
                     };
                     match trying.take() {
-                        Some(trying) => core.tried(&call, *trying, answer),
+                        Some(trying) => self.tried(call, *trying, answer),
                         None => unreachable!("looked at above"),
                     }
                 }
-                StateProj::Done => panic!("polled after it was ready"),
-            };
-            match next {
-                Next::Try(trying, future) => {
-                    this.state.set(State::Step { trying: Some(trying), future });
-                }
-                Next::Return { success, mut outcome } => {
-                    this.state.set(State::Done);
-                    core.classifier.finish(entered, success, &mut outcome);
-                    return Poll::Ready(outcome);
-                }
-            }
+                StateProj::Primary { .. } | StateProj::Done => panic!("polled after it was ready"),
+            });
         }
     }
-}
 
-impl<R, T, K> Core<R, T, K> {
     /// The primary has an answer.
     #[inline]
     fn succeeded<S, Req>(&self, call: &Call<'_, S, Req, K>, answer: &Result<S::Response, S::Error>)

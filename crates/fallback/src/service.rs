@@ -55,12 +55,14 @@ where
 
     /// Never an error: a readiness error of the wrapped service becomes the outcome of the next
     /// call, so that it is classified and can be answered like any other failure.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.held.poll_ready(&mut self.inner, cx).map(Ok)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let core = M::hold(&mut self.core);

@@ -171,50 +171,26 @@ where
 {
     type Output = Result<S::Response, S::Error>;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let call = this.call;
+        let this = self.project();
+        let (call, mut state) = (this.call, this.state);
         let entered = this.scope.enter();
-        let mut at_once = 0;
-        let (success, mut outcome) = loop {
-            match this.state.as_mut().project() {
-                StateProj::Calling { future } => {
-                    let outcome = {
-                        let _attempt = call.span.enter();
-                        ready!(future.poll(cx))
-                    };
-                    match call.core().classifier.judge(&call.about.operation, outcome.as_ref()) {
-                        Verdict::Success => {
-                            call.succeeded();
-                            break (true, outcome);
-                        }
-                        Verdict::Failure(failure) => match call.failed(failure, outcome) {
-                            ControlFlow::Continue(()) => this.state.set(State::Waiting),
-                            ControlFlow::Break(outcome) => break (false, outcome),
-                        },
-                    }
-                }
-                StateProj::Waiting => match ready!(call.poll_pause(cx)) {
-                    ControlFlow::Continue(()) => this.state.set(State::Readying),
-                    ControlFlow::Break(outcome) => break (false, outcome),
-                },
-                StateProj::Readying => match ready!(call.poll_next(cx)) {
-                    ControlFlow::Continue(future) => {
-                        this.state.set(State::Calling { future });
-                        at_once += 1;
-                        if at_once == YIELD_AFTER {
-                            cx.waker().wake_by_ref();
-                            return Poll::Pending;
-                        }
-                    }
-                    ControlFlow::Break(outcome) => break (false, outcome),
-                },
-                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+        let mut ended = None;
+        if let StateProj::Calling { future } = state.as_mut().project() {
+            let mut outcome = ready!(call.poll_attempt(future, cx));
+            let verdict = call.judge(&outcome);
+            if verdict.is_success() && !incident::has_begun() {
+                call.budget_sees_success();
+                state.set(State::Done);
+                call.span.close();
+                call.core().classifier.finish(entered, true, &mut outcome);
+                return Poll::Ready(outcome);
             }
-        };
-        this.state.set(State::Done);
-        call.span.close();
+            ended = Some((verdict, outcome));
+        }
+        let (success, mut outcome) = ready!(call.drive(state, ended, cx));
         call.core().classifier.finish(entered, success, &mut outcome);
         Poll::Ready(outcome)
     }
@@ -276,10 +252,78 @@ where
     F: Refresh,
 {
     #[inline]
-    fn succeeded(&mut self) {
-        let core = &self.stock.core;
-        core.classifier.note_success(&self.about.operation, LayerKind::Retry);
-        core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    fn poll_attempt(
+        &self,
+        future: Pin<&mut S::Future>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome<S, P::Sent>> {
+        let _attempt = self.span.enter();
+        future.poll(cx)
+    }
+
+    #[inline]
+    fn judge(&self, outcome: &Outcome<S, P::Sent>) -> Verdict {
+        self.core().classifier.judge(&self.about.operation, outcome.as_ref())
+    }
+
+    #[inline]
+    fn budget_sees_success(&mut self) {
+        self.stock.core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    }
+
+    /// Everything that comes after a failure: from the end of an attempt, if one has just `ended`, to
+    /// the outcome to return and whether it is a success.
+    #[inline(never)]
+    fn drive(
+        &mut self,
+        mut state: Pin<&mut State<S::Future>>,
+        mut ended: Option<(Verdict, Outcome<S, P::Sent>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<(bool, Outcome<S, P::Sent>)>
+    where
+        N: Nudge<P::Sent, S::Response, S::Error>,
+    {
+        let mut at_once = 0;
+        let returned = loop {
+            match ended.take() {
+                None => {}
+                Some((Verdict::Success, outcome)) => {
+                    let classifier = &self.core().classifier;
+                    classifier.note_success(&self.about.operation, LayerKind::Retry);
+                    self.budget_sees_success();
+                    break (true, outcome);
+                }
+                Some((Verdict::Failure(failure), outcome)) => match self.failed(failure, outcome) {
+                    ControlFlow::Continue(()) => state.set(State::Waiting),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+            }
+            match state.as_mut().project() {
+                StateProj::Calling { future } => {
+                    let outcome = ready!(self.poll_attempt(future, cx));
+                    ended = Some((self.judge(&outcome), outcome));
+                }
+                StateProj::Waiting => match ready!(self.poll_pause(cx)) {
+                    ControlFlow::Continue(()) => state.set(State::Readying),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Readying => match ready!(self.poll_next(cx)) {
+                    ControlFlow::Continue(future) => {
+                        state.set(State::Calling { future });
+                        at_once += 1;
+                        if at_once == YIELD_AFTER {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+            }
+        };
+        state.set(State::Done);
+        self.span.close();
+        Poll::Ready(returned)
     }
 
     #[cold]
@@ -531,7 +575,7 @@ where
         };
         later.pause = Pause::default();
         let _entered = self.span.enter();
-        let future = incident::calling(|| service.call(request));
+        let future = incident::call(service, request);
         Poll::Ready(ControlFlow::Continue(future))
     }
 }

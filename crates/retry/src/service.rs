@@ -65,12 +65,14 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, Req, R, P, N, F, M>;
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let stock = M::hold(&mut self.stock);
@@ -92,7 +94,7 @@ where
         let span = AttemptSpan::first();
         let future = {
             let _entered = span.enter();
-            incident::calling(|| self.inner.call(request))
+            incident::call(&mut self.inner, request)
         };
         ResponseFuture::new(future, Call::new(stock, about, spending, kept, span), scope)
     }

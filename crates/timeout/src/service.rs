@@ -74,7 +74,7 @@ where
         }
         let limit = SoftLimit::new(begun, core.plan.limits(left));
         core.tell.tell(&mut request, &limit.within_current());
-        let future = limit.seen_by(|| incident::calling(|| self.inner.call(request)));
+        let future = limit.seen_by(|| incident::call(&mut self.inner, request));
         ResponseFuture::calling(future, Timing { begun, deadline, limit }, core, scope, operation)
     }
 }

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -79,7 +78,8 @@ pub(super) fn hand_up(incident: &Incident) {
         let begun = current.begun();
         let present = current.take_record();
         let first = present.is_none();
-        let mut record = present.unwrap_or_else(|| Record::new(incident.operation, begun));
+        let now = Instant::now();
+        let mut record = present.unwrap_or_else(|| Record::new(incident.operation, begun, now));
         let above = &mut record.incident;
         if collects {
             if first {
@@ -92,7 +92,8 @@ pub(super) fn hand_up(incident: &Incident) {
             above.resolution = incident.resolution;
             above.not_recorded |= incident.not_recorded;
         }
-        let offset = incident_offset(begun, incident);
+        // How long after `begun` it began.
+        let offset = now.saturating_duration_since(begun).saturating_sub(incident.elapsed);
         above.collapsed = above.collapsed.saturating_add(incident.collapsed);
         for step in &incident.steps {
             let mut step = step.clone();
@@ -102,9 +103,4 @@ pub(super) fn hand_up(incident: &Incident) {
         }
         current.put_record(Some(record));
     });
-}
-
-/// How long after `begun` the ended `incident` began.
-fn incident_offset(begun: Instant, incident: &Incident) -> Duration {
-    begun.elapsed().saturating_sub(incident.elapsed)
 }

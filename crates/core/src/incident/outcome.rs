@@ -65,8 +65,7 @@ fn recovered() -> Option<u32> {
 #[must_use = "keep it as long as the outcome that it belongs to"]
 #[derive(Default)]
 pub struct Aside {
-    /// Boxed: it is made on the failure path only.
-    kept: Option<Box<Kept>>,
+    kept: Option<Kept>,
 }
 
 struct Kept {
@@ -104,7 +103,7 @@ pub fn next_attempt() -> Aside {
     let kept = with_record(|record| {
         (record.ended_by.fallback, record.ended_by.forced) = (false, false);
         let (key, failure) = (record.key, record.incident.failure);
-        Box::new(Kept { key, told: std::mem::take(&mut record.told), failure })
+        Kept { key, told: std::mem::take(&mut record.told), failure }
     });
     Aside { kept }
 }

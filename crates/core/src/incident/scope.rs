@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
+use tower_service::Service;
 
 use crate::incident::nested::hand_up;
 use crate::incident::record::{Observers, Record};
@@ -93,32 +94,41 @@ impl Current {
     /// the end of a poll that was not the last one, or at the first step; a call that meets no
     /// failure and does not wait never asks for the time.
     pub(super) fn begun(&self) -> Instant {
-        let begun = self.begun.get().unwrap_or_else(Instant::now);
+        self.begun.get().unwrap_or_else(|| self.begun_by(Instant::now()))
+    }
+
+    /// The same, where it is `now`.
+    fn begun_by(&self, now: Instant) -> Instant {
+        let begun = self.begun.get().unwrap_or(now);
         self.begun.set(Some(begun));
         begun
     }
 }
 
-/// What a scope displaced for the time of one poll.
+/// When a call began, as far as that is known, and its record.
 #[derive(Default)]
-struct Outer {
-    open: Open,
+struct Slot {
     begun: Option<Instant>,
     record: Option<Box<Record>>,
 }
 
-/// Makes `inner` the scope of this thread, and gives what was there.
-#[inline]
-fn swap(inner: Outer) -> Outer {
+/// Exchanges what this thread is writing to: done once before a poll and once after it.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+fn exchange(open: Open, slot: &mut Slot) -> Open {
     CURRENT.with(|current| {
-        let outer = Outer {
-            open: current.open.replace(inner.open),
-            begun: current.begun.replace(inner.begun),
-            record: current.take_record(),
-        };
-        current.put_record(inner.record);
-        outer
+        slot.begun = current.begun.replace(slot.begun);
+        if current.dirty.get() || slot.record.is_some() {
+            exchange_records(current, slot);
+        }
+        current.open.replace(open)
     })
+}
+
+#[cold]
+fn exchange_records(current: &Current, slot: &mut Slot) {
+    let displaced = current.take_record();
+    current.put_record(std::mem::replace(&mut slot.record, displaced));
 }
 
 /// Is there an incident: did the call that is being polled meet anything worth telling?
@@ -146,7 +156,8 @@ pub struct Scope(Part);
 
 enum Part {
     Member,
-    Owner { begun: Option<Instant>, record: Option<Box<Record>> },
+    /// While it is being polled, the slot holds what it displaced.
+    Owner(Slot),
 }
 
 impl Scope {
@@ -167,29 +178,30 @@ impl Scope {
     /// A scope of one's own.
     #[inline]
     pub(super) const fn begin() -> Self {
-        Self(Part::Owner { begun: None, record: None })
+        Self(Part::Owner(Slot { begun: None, record: None }))
     }
 
     pub(super) fn take_record(&mut self) -> Option<Box<Record>> {
         match &mut self.0 {
             Part::Member => None,
-            Part::Owner { record, .. } => record.take(),
+            Part::Owner(slot) => slot.record.take(),
         }
     }
 
     /// Does this layer own the scope (it is the outermost layer of the call)?
     #[must_use]
     pub const fn is_owner(&self) -> bool {
-        matches!(self.0, Part::Owner { .. })
+        matches!(self.0, Part::Owner(_))
     }
 
     /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes
     /// to this call.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub fn enter(&mut self) -> Entered<'_> {
         if let Part::Member = self.0 {
             if CURRENT.with(|current| current.open.get() != Open::No) {
-                return Entered { scope: None, outer: Outer::default() };
+                return Entered { slot: None, outer: Open::No };
             }
             // Called inside a call of ours, but polled elsewhere (a layer in between spawned it):
             // from now on it is a call of its own.
@@ -198,22 +210,16 @@ impl Scope {
         self.open(Open::Call)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub(super) fn open(&mut self, open: Open) -> Entered<'_> {
-        let inner = match &mut self.0 {
-            Part::Member => Outer::default(),
-            Part::Owner { begun, record } => Outer { open, begun: *begun, record: record.take() },
-        };
-        Entered { outer: swap(inner), scope: Some(self) }
-    }
-
-    /// The scope is not being polled any more, and goes on.
-    #[inline]
-    fn close(&mut self, outer: Outer) {
-        // Where the call waits, the time it takes to read a clock is nobody's.
-        let now = CURRENT.with(Current::begun);
-        let Outer { record, .. } = swap(outer);
-        self.0 = Part::Owner { begun: Some(now), record };
+        match &mut self.0 {
+            Part::Member => Entered { slot: None, outer: Open::No },
+            Part::Owner(slot) => {
+                let outer = exchange(open, slot);
+                Entered { slot: Some(slot), outer }
+            }
+        }
     }
 }
 
@@ -240,8 +246,8 @@ impl fmt::Debug for Scope {
 /// A scope that is open for one `poll`; see [`Scope::enter`].
 pub struct Entered<'a> {
     /// `None` for a member: the owner's guard does the work.
-    scope: Option<&'a mut Scope>,
-    outer: Outer,
+    slot: Option<&'a mut Slot>,
+    outer: Open,
 }
 
 impl Entered<'_> {
@@ -249,15 +255,17 @@ impl Entered<'_> {
     /// ends it.
     #[must_use]
     pub const fn is_owner(&self) -> bool {
-        self.scope.is_some()
+        self.slot.is_some()
     }
 
     /// Ends the call, if this layer owns the scope; gives the record, if there is one.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub(crate) fn finish(mut self) -> Option<Ended> {
         // Taken out, so that neither this guard nor the scope's drop ends it again.
-        self.scope.take()?;
-        swap(std::mem::take(&mut self.outer)).record.map(Ended)
+        let slot = self.slot.take()?;
+        exchange(self.outer, slot);
+        slot.record.take().map(Ended)
     }
 }
 
@@ -285,8 +293,10 @@ impl Ended {
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(scope) = self.scope.take() {
-            scope.close(std::mem::take(&mut self.outer));
+        if let Some(slot) = self.slot.take() {
+            // Where the call waits, the time it takes to read a clock is nobody's.
+            CURRENT.with(Current::begun);
+            exchange(self.outer, slot);
         }
     }
 }
@@ -297,17 +307,39 @@ impl fmt::Debug for Entered<'_> {
     }
 }
 
-/// Runs `inner.call(request)` so that the layers of ours below join this call.
+/// Calls `service` so that the layers of ours in it join this call.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+pub fn call<S: Service<Req>, Req>(service: &mut S, request: Req) -> S::Future {
+    let _restore = Calling::begin();
+    service.call(request)
+}
+
+/// Runs `f`, which makes a call of something that is no service, so that the layers of ours in it
+/// join this call.
 #[inline]
-pub fn calling<T>(call: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.with(|current| current.calling.set(self.0));
-        }
+pub fn calling<T>(f: impl FnOnce() -> T) -> T {
+    let _restore = Calling::begin();
+    f()
+}
+
+/// Keeps the flag up.
+struct Calling {
+    outer: bool,
+}
+
+impl Calling {
+    #[inline]
+    fn begin() -> Self {
+        Self { outer: CURRENT.with(|current| current.calling.replace(true)) }
     }
-    let _restore = Restore(CURRENT.with(|current| current.calling.replace(true)));
-    call()
+}
+
+impl Drop for Calling {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.calling.set(self.outer));
+    }
 }
 
 /// Records a step in the current scope, which gets its record with the first one. Without a scope
@@ -318,33 +350,38 @@ pub(crate) fn record(
     layer: LayerKind,
     kind: StepKind,
 ) {
-    let (record, open) = CURRENT.with(|current| (current.take_record(), current.open()));
-    let begun = || match open {
-        Open::No => Instant::now(),
-        Open::Call | Open::Collects => CURRENT.with(Current::begun),
-    };
-    let mut record = record.unwrap_or_else(|| Record::new(*operation, begun()));
-    record.push(observers, layer, kind);
-    if open != Open::No {
-        CURRENT.with(|current| current.put_record(Some(record)));
-    }
+    let now = Instant::now();
+    CURRENT.with(|current| {
+        let open = current.open() != Open::No;
+        let mut record = current.take_record().unwrap_or_else(|| {
+            let begun = if open { current.begun_by(now) } else { now };
+            Record::new(*operation, begun, now)
+        });
+        record.push(observers, layer, kind, now);
+        if open {
+            current.put_record(Some(record));
+        }
+    });
 }
 
 /// Runs `f` outside the scope of the call: what it calls through our own layers is a call of its
 /// own and writes nothing into this incident.
 pub fn run_detached<T>(f: impl FnOnce() -> T) -> T {
     struct Restore {
-        outer: Outer,
+        slot: Slot,
+        outer: Open,
         calling: bool,
     }
     impl Drop for Restore {
         fn drop(&mut self) {
-            swap(std::mem::take(&mut self.outer));
+            exchange(self.outer, &mut self.slot);
             CURRENT.with(|current| current.calling.set(self.calling));
         }
     }
     let calling = CURRENT.with(|current| current.calling.replace(false));
-    let _restore = Restore { outer: swap(Outer::default()), calling };
+    let mut slot = Slot::default();
+    let outer = exchange(Open::No, &mut slot);
+    let _restore = Restore { slot, outer, calling };
     f()
 }
 

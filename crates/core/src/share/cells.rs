@@ -37,7 +37,7 @@ impl<C: Default> Cells<C> {
 
     /// Those of all threads that were here.
     pub fn iter(&self) -> impl Iterator<Item = &C> {
-        self.cells.iter().filter_map(|cell| cell.get().map(|own| &own.0))
+        self.cells[..thread::end()].iter().filter_map(|cell| cell.get().map(|own| &own.0))
     }
 }
 

@@ -31,8 +31,10 @@ struct Taken<T> {
 struct Home<T> {
     value: T,
     /// By thread. Made when a second thread comes: most handles see one thread only.
-    seats: OnceLock<Box<[Mutex<Weak<Seat<T>>>]>>,
+    seats: OnceLock<Seats<T>>,
 }
+
+type Seats<T> = Box<[Mutex<Weak<Seat<T>>>]>;
 
 impl<T> PerThread<T> {
     /// Starts sharing `value`, from this thread.

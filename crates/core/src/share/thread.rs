@@ -28,6 +28,11 @@ pub(crate) fn number() -> usize {
     }
 }
 
+/// All numbers that threads ever had are below.
+pub(crate) fn end() -> usize {
+    NUMBERS.end()
+}
+
 #[cold]
 fn assign() -> usize {
     let number = LEASE.try_with(Lease::take).unwrap_or(Numbers::SHARED);
