@@ -73,6 +73,15 @@ enum Next<G, Res, E> {
 
 const LAYER: LayerKind = LayerKind::Fallback;
 
+type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+
+type StateOf<S, Req, T, K> = State<
+    <S as Service<Req>>::Future,
+    <T as Steps<S, Req, K>>::Future,
+    <S as Service<Req>>::Response,
+    <S as Service<Req>>::Error,
+>;
+
 impl<S, Req, R, T, K, M> ResponseFuture<S, Req, R, T, K, M>
 where
     S: Service<Req>,
@@ -142,10 +151,10 @@ impl<R, T, K> Core<R, T, K> {
     fn drive<S, Req>(
         &self,
         call: &Call<'_, S, Req, K>,
-        mut state: Pin<&mut State<S::Future, T::Future, S::Response, S::Error>>,
-        ended: Option<(Failure, Result<S::Response, S::Error>)>,
+        mut state: Pin<&mut StateOf<S, Req, T, K>>,
+        ended: Option<(Failure, Outcome<S, Req>)>,
         cx: &mut Context<'_>,
-    ) -> Poll<(bool, Result<S::Response, S::Error>)>
+    ) -> Poll<(bool, Outcome<S, Req>)>
     where
         S: Service<Req>,
         R: Classify<S::Response, S::Error>,
