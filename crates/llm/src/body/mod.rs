@@ -40,6 +40,7 @@ impl BodyFacts {
     /// ```
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
+        let body = &body[..body.len().min(DEFAULT_LIMIT)];
         let format = match body.trim_ascii_start() {
             [b'{' | b'[', ..] => Format::Json,
             _ => Format::Events,

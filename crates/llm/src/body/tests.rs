@@ -72,17 +72,17 @@ fn errors_are_found_wherever_a_provider_puts_them() {
             Code::Quota,
         ),
         (r#"{"type":"error","code":"rate_limit_exceeded","message":"slow"}"#, Code::RateLimit),
-        (r#"{"type":"response.failed","response":{"error":{"code":"slow_down"}}}"#, Code::RateLimit),
+        (
+            r#"{"type":"response.failed","response":{"error":{"code":"slow_down"}}}"#,
+            Code::RateLimit,
+        ),
         (r#"[{"error":{"code":"model_not_found"}}]"#, Code::Model),
         (r#"{"choices":[{"error":{"code":"content_filter"}}]}"#, Code::ContentPolicy),
         (
             r#"{"error":{"code":"new","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
             Code::ContentPolicy,
         ),
-        (
-            r#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#,
-            Code::Credentials,
-        ),
+        (r#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#, Code::Credentials),
     ] {
         assert_eq!(error(body).code, Some(code), "{body}");
     }
@@ -162,9 +162,30 @@ fn beyond_the_limit_nothing_decides_any_more() {
 /// Pieces of bodies as providers send them, and of what looks like one.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = proptest::sample::select(vec![
-        "data: ", "event: error\n", "event: ping\n", ": comment\n", "\n\n", "\r\n\r\n", "\n", "[DONE]",
-        "{", "}", "[", "]", ",", ":", "\"", "\\", "null", "429", " ", "\"error\":", "\"code\":",
-        "\"slow_down\"", "\"insufficient_quota\"", "{\"type\":\"ping\"}",
+        "data: ",
+        "event: error\n",
+        "event: ping\n",
+        ": comment\n",
+        "\n\n",
+        "\r\n\r\n",
+        "\n",
+        "[DONE]",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\\",
+        "null",
+        "429",
+        " ",
+        "\"error\":",
+        "\"code\":",
+        "\"slow_down\"",
+        "\"insufficient_quota\"",
+        "{\"type\":\"ping\"}",
         "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}",
         "{\"choices\":[{\"delta\":{\"content\":\"a\"}}]}",
         "{\"choices\":[{\"finish_reason\":\"content_filter\"}]}",
