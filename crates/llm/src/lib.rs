@@ -54,7 +54,7 @@
 //! | operation, breaker key, overrides by status | those of HTTP | [`LlmRulesExt::http`] |
 //!
 //! # Cost
-//! An answer that is looked at costs one allocation, a list of the frames held back, and some
+//! An answer that is looked at costs two allocations (the reader, the list of frames held back) and some
 //! nanoseconds per byte of JSON; nothing of the body is copied or kept beyond that. A body of any
 //! length and shape is read with a fixed amount of memory.
 //!
