@@ -21,6 +21,7 @@ pub(crate) fn aws_failure(headers: &HeaderMap, body: &[u8]) -> Option<Failure> {
 
 /// What an error code of AWS says, in any of its forms (`namespace#Code:http://link`), if it is one
 /// that says more than the status: throttling, a timeout, a quota.
+#[must_use]
 pub fn aws_code(code: &str) -> Option<Failure> {
     let code = code.trim().rsplit('#').next()?;
     let code = code.split(':').next()?;
