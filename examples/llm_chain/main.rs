@@ -98,17 +98,6 @@ async fn ask(chain: Chain, request: Prompt) -> Result<End, AnyError> {
 /// The caller's book: how the prompts of each fate ended.
 type Ends = BTreeMap<(Fate, End), usize>;
 
-fn note(
-    ends: &mut Ends,
-    joined: Option<Result<(Fate, Result<End, AnyError>), tokio::task::JoinError>>,
-) -> Result<(), Box<dyn Error>> {
-    if let Some(joined) = joined {
-        let (fate, end) = joined?;
-        *ends.entry((fate, end?)).or_default() += 1;
-    }
-    Ok(())
-}
-
 /// Prints both books side by side, and gives what is not as it had to be.
 fn report(ends: &Ends, book: &Book) -> Vec<String> {
     let each = usize::try_from(PROMPTS).unwrap_or(usize::MAX) / Fate::ALL.len();
@@ -161,12 +150,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         request.extensions_mut().insert(number);
         let call = ask(chain.clone(), request);
         calls.spawn(async move { (fate, call.await) });
-        if calls.len() >= 24 {
-            note(&mut ends, calls.join_next().await)?;
-        }
     }
-    while !calls.is_empty() {
-        note(&mut ends, calls.join_next().await)?;
+    while let Some(joined) = calls.join_next().await {
+        let (fate, end) = joined?;
+        *ends.entry((fate, end?)).or_default() += 1;
     }
 
     let book = provider.book();
