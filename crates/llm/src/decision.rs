@@ -84,7 +84,11 @@ impl LlmFacts<'_> {
         match (error.code, error.status) {
             (_, Some(status)) => self.failed(status, error),
             (Some(code), None) => code.failure(),
-            (None, None) => Failure::new(ErrorClass::Unknown).reason("llm_unknown_error"),
+            (None, None) if error.named => {
+                Failure::new(ErrorClass::Unknown).reason("llm_unknown_error")
+            }
+            // It broke, and does not say why: as a 500 without a body.
+            (None, None) => Failure::new(ErrorClass::Transient).reason("llm_unnamed_error"),
         }
     }
 

@@ -35,13 +35,13 @@
 //! |---|---|---|
 //! | `rate_limit_exceeded`, `rate_limit_error`, `slow_down` | Throttled | `llm_rate_limit` |
 //! | `overloaded_error`, `server_is_overloaded` | Throttled, a failure for the breaker | `llm_overloaded` |
-//! | `insufficient_quota`, `billing_error`, `credit_balance_exhausted`, `*_spend_limit_exceeded`, `*_usage_limit_exceeded`, `enforced_spend_limit_reached`; `QuotaFailure` per day or without `RetryInfo` | Quota | `llm_quota` |
+//! | `insufficient_quota`, `billing_error`, `credit_balance_*`, `*_spend_limit_exceeded`, `*_usage_limit_exceeded`, `enforced_spend_limit_reached`; `QuotaFailure` per day or without `RetryInfo` | Quota | `llm_quota` |
 //! | `context_length_exceeded` | Declined | `llm_context_length` |
 //! | `content_filter`, `*_policy_violation` | Declined | `llm_content_policy` |
 //! | `model_not_found`; 404; 413; `unsupported_country_region_territory` | Declined | `llm_model`, `llm_404`, `llm_413`, `llm_region` |
 //! | inside a 200: a refusal by `finish_reason`, `stop_reason`, `finishReason`, `blockReason`, `incomplete_details` | Declined | `llm_refused` |
 //! | inside a 200: nothing for the caller before the end | Transient | `llm_cut_off` |
-//! | inside a 200: an error that names nothing we know | Unknown | `llm_unknown_error` |
+//! | inside a 200: an error whose code or type we do not know; one without any | Unknown; Transient | `llm_unknown_error`, `llm_unnamed_error` |
 //! | `API_KEY_INVALID` | Auth | `llm_credentials` |
 //! | everything else | as its status | as in the HTTP rules |
 //!

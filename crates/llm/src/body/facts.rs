@@ -51,6 +51,8 @@ pub(crate) struct ErrorFacts {
     pub(crate) per_day: bool,
     /// The delay of a `google.rpc.RetryInfo`.
     pub(crate) retry_delay: Option<RetryAfter>,
+    /// It has a code, a type or a status, known or not.
+    pub(crate) named: bool,
 }
 
 /// What a document says.
@@ -108,6 +110,9 @@ pub(crate) struct Facts {
     is_chunk: bool,
     is_greeting: bool,
     has_output: bool,
+    /// An object that lives on by itself, such as a batch or a job: how that fares is not how the call
+    /// fared that asked for it.
+    is_record: bool,
     /// There was anything at all.
     begun: bool,
 }
@@ -115,10 +120,14 @@ pub(crate) struct Facts {
 impl Facts {
     /// What the document says, as far as it was read.
     pub(crate) fn said(&self) -> Said {
+        if self.is_record {
+            return Said::Nothing;
+        }
         let of_aws = matches!(self.own_code, Some(Word::Code(Code::Aws(_))));
         if self.has_error || self.is_error || of_aws {
             let mut facts = *self;
             if !self.has_error {
+                facts.error.named |= self.own_code.is_some() || self.own_type.is_some();
                 facts.note(Place::Code, self.own_code);
                 facts.note(Place::Type, self.own_type);
             }
@@ -182,8 +191,10 @@ impl Facts {
 
     fn hear_error(&mut self, path: &[Name], token: Token<'_>) {
         use Name as N;
+        let names = matches!(path, [N::Code | N::Type | N::Status] | [N::Details, N::ErrorCode]);
+        self.error.named |= names && token != Token::Null;
         match (path, token) {
-            ([], Token::Null) => {}
+            (_, Token::Null) => {}
             ([], _) => self.has_error = true,
             ([N::Code], token) => self.note(Place::Code, word_of(token)),
             ([N::Type], token) => self.note(Place::Type, word_of(token)),
@@ -207,6 +218,21 @@ impl Facts {
             _ => {}
         }
     }
+}
+
+/// Kinds of OpenAI's objects that are no answers.
+fn is_record(kind: &[u8]) -> bool {
+    let kinds: [&[u8]; 8] = [
+        b"batch",
+        b"upload",
+        b"file",
+        b"video",
+        b"thread",
+        b"vector_store",
+        b"fine_tuning",
+        b"eval",
+    ];
+    kinds.iter().any(|record| kind.starts_with(record))
 }
 
 fn word_of(token: Token<'_>) -> Option<Word> {
@@ -277,6 +303,7 @@ impl Listen for Facts {
             }
             ([N::Type], Token::Text(text)) => self.kind(text),
             ([N::Object], Token::Text(b"error")) => self.is_error = true,
+            ([N::Object], Token::Text(kind)) => self.is_record = is_record(kind),
             ([N::Code], token) => self.own_code = word_of(token),
             ([N::Status] | [N::Response, N::Status], Token::Text(b"failed")) => {
                 self.is_error = true;

@@ -98,6 +98,10 @@ fn errors_are_found_wherever_a_provider_puts_them() {
     }
     assert_eq!(error(r#"{"error":"no such model"}"#), ErrorFacts::default());
     assert_eq!(error("event: error\ndata: it broke\n\n"), ErrorFacts::default());
+    let unnamed = r#"{"error":{"message":"?","type":null,"code":null}}"#;
+    assert_eq!(error(unnamed), ErrorFacts::default());
+    let named = r#"{"error":{"message":"?","type":"new_error"}}"#;
+    assert_eq!(error(named), ErrorFacts { named: true, ..ErrorFacts::default() });
 }
 
 #[test]
@@ -110,6 +114,8 @@ fn text_that_only_mentions_an_error_is_none() {
         r#"{"choices":[{"message":{"content":"x","error":"no"},"finish_reason":"stop"}]}"#,
         r#"{"choices":[{"finish_reason":"content_filter"},{"finish_reason":"stop"}]}"#,
         r#"{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}"#,
+        r#"{"object":"fine_tuning.job","status":"failed","error":{"code":"insufficient_quota"}}"#,
+        r#"{"status":"failed","error":{"code":"server_error"},"object":"batch"}"#,
         "<html>{\"error\":{}}</html>",
         "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{}}\n\n",
         "{\"error\"",

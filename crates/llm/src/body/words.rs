@@ -72,7 +72,6 @@ pub(crate) fn word(text: &[u8]) -> Option<Word> {
             Word::Code(Code::RateLimit)
         }
         "insufficient_quota"
-        | "credit_balance_exhausted"
         | "billing_error"
         | "billing_hard_limit_reached"
         | "billing_not_active" => Word::Code(Code::Quota),
@@ -121,7 +120,8 @@ fn family(text: &str) -> Option<Word> {
         return Some(Word::Code(Code::ContentPolicy));
     }
     let used_up = ["_limit_exceeded", "_limit_reached"];
-    if ends(&used_up) && ["spend", "usage"].iter().any(|what| text.contains(what)) {
+    let is_spent = ends(&used_up) && ["spend", "usage"].iter().any(|what| text.contains(what));
+    if is_spent || starts(&["credit_balance_"]) {
         return Some(Word::Code(Code::Quota));
     }
     if let Some(failure) = tower_triage_http::aws_code(text) {
