@@ -68,7 +68,12 @@ fn pass(kind: &str, first: &'static str, body: &Bytes) -> usize {
     let mut peek = PeekLayer::new().layer(inner);
     let mut request = http::Request::new(());
     *request.method_mut() = http::Method::POST;
-    let mut body = peek.call(request).now_or_never().unwrap().unwrap().into_body();
+    let mut answered = None;
+    let used = allocation_counter::measure(|| answered = peek.call(request).now_or_never());
+    if !first.is_empty() {
+        assert_eq!(used.count_total, 2, "what reads on, and the list of frames held back");
+    }
+    let mut body = answered.unwrap().unwrap().into_body();
     std::iter::from_fn(|| body.frame().now_or_never().unwrap())
         .map(|frame| frame.unwrap().into_data().unwrap().len())
         .sum()

@@ -95,7 +95,10 @@ where
                     if !said.is_silent() || head.status.as_u16() >= 400 {
                         body.look = None;
                     }
-                    head.extensions.insert(said);
+                    // Without one it is silent too, and costs nothing.
+                    if !said.is_silent() {
+                        head.extensions.insert(said);
+                    }
                     return Poll::Ready(Ok(http::Response::from_parts(head, body)));
                 }
             }
