@@ -54,9 +54,9 @@
 //! | operation, breaker key, overrides by status | those of HTTP | [`LlmRulesExt::http`] |
 //!
 //! # Cost
-//! An answer that is looked at costs two allocations (the reader, the list of frames held back) and some
-//! nanoseconds per byte of JSON; nothing of the body is copied or kept beyond that. A body of any
-//! length and shape is read with a fixed amount of memory.
+//! An answer that is looked at costs two allocations (the reader, the list of frames held back), a
+//! timer where it is waited for, and some nanoseconds per byte; nothing of the body is copied. A body
+//! of any length and shape is read with a fixed amount of memory.
 //!
 //! # What it does not do
 //! It reads no compressed body and no binary event stream, and never a text for people. It does not

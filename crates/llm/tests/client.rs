@@ -18,7 +18,7 @@ use tower_triage_core::{
 use tower_triage_fallback::FallbackLayer;
 use tower_triage_http::HttpReplay;
 use tower_triage_llm::{LlmRules, PeekBody, PeekLayer, llm};
-use tower_triage_retry::{RetryLayer, RetryPolicy};
+use tower_triage_retry::{Budget, RetryLayer, RetryPolicy};
 
 use self::common::{Answer, OVERLOADED, Pool, Provider, ROLE, ask, chat_token, pool};
 
@@ -306,6 +306,31 @@ async fn another_model_takes_what_this_one_declines() {
             std::iter::from_fn(|| provider.seen.try_recv().ok()).map(|seen| seen.body).collect();
         assert_eq!(models, ["{\"model\":\"large\"}", "{\"model\":\"small\"}"]);
     }
+}
+
+/// A failed answer is drained with what was held back of it, and its connection is used again.
+#[tokio::test]
+async fn kf17_failed_answers_release_their_connection() {
+    let long = format!("{{\"error\":{{\"code\":\"slow_down\",\"m\":\"{}\"}}}}", "x".repeat(20_000));
+    let mut script = Vec::new();
+    for _ in 0..100 {
+        script.extend([Answer::json(429, long.clone()), Answer::json(529, OVERLOADED)]);
+        script.push(Answer::json(200, HELLO));
+    }
+    let mut provider = Provider::start(script).await;
+    let classifier = Classifier::new(llm());
+    let mut stack = ServiceBuilder::new()
+        .layer(retry(&classifier).budget(Budget::unlimited()))
+        .layer(PeekLayer::new())
+        .service(pool());
+    for _ in 0..100 {
+        let call = stack.ready().await.unwrap().call(ask(provider.address, "/v1/messages", "m"));
+        assert_eq!(text(call.await.unwrap()).await, HELLO);
+    }
+    assert_eq!(provider.count(), 300);
+    // Now and then the next attempt is quicker than the way of a connection back to the pool.
+    let opened = provider.connections.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(opened < 50, "{opened} connections");
 }
 
 #[tokio::test]

@@ -94,6 +94,25 @@ async fn a_token_is_passed_on_at_once_and_so_is_a_failure() {
     }
 }
 
+/// Gemini without `alt=sse`, Ollama.
+#[tokio::test(start_paused = true)]
+async fn json_values_one_after_the_other_are_a_stream_too() {
+    for (kind, first) in [
+        (JSON, r#"[{"candidates":[{"content":{"parts":[{"text":"Hel"}]}}]}"#),
+        ("application/x-ndjson", r#"{"message":{"content":"Hel"},"done":false}"#),
+    ] {
+        let (send, body) = channel();
+        send.send(data(first)).unwrap();
+        let response = peek(PeekLayer::new(), Method::POST, answer(200, kind, body)).now_or_never();
+        assert!(verdict(&response.expect("passed on at once")).is_success());
+    }
+    let (send, body) = channel();
+    send.send(data(r#"[{"error":{"code":503,"status":"UNAVAILABLE"}}"#)).unwrap();
+    let response = peek(PeekLayer::new(), Method::POST, answer(200, JSON, body)).now_or_never();
+    let failure = verdict(&response.expect("passed on at once")).failure().unwrap();
+    assert_eq!(failure.class, ErrorClass::Transient);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_answer_that_never_ends_is_judged_by_what_came() {
     let (send, body) = channel();

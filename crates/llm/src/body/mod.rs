@@ -41,11 +41,7 @@ impl BodyFacts {
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
         let body = &body[..body.len().min(DEFAULT_LIMIT)];
-        let format = match body.trim_ascii_start() {
-            [b'{' | b'[', ..] => Format::Json,
-            _ => Format::Events,
-        };
-        let mut reader = BodyReader::new(format, DEFAULT_LIMIT);
+        let mut reader = BodyReader::new(Format::Events, DEFAULT_LIMIT);
         reader.feed(body);
         match reader.finish().said {
             // A part is no body that ended.
@@ -69,7 +65,8 @@ impl BodyFacts {
 pub(crate) enum Format {
     /// JSON documents: one, an array of them, or one after the other.
     Json,
-    /// Server-sent events with JSON data.
+    /// Server-sent events with JSON data; or JSON, which some send under their name: no line of
+    /// events begins like it.
     Events,
 }
 
@@ -78,6 +75,8 @@ pub(crate) enum Format {
 pub(crate) struct BodyReader {
     /// `None` for JSON.
     framing: Option<Framing>,
+    /// Nothing but white space has come yet.
+    blank: bool,
     document: Document,
     judge: Judge,
     /// Bytes that are looked at before the first decision.
@@ -88,6 +87,7 @@ impl BodyReader {
     pub(crate) fn new(format: Format, limit: usize) -> Self {
         Self {
             framing: (format == Format::Events).then(Framing::new),
+            blank: true,
             document: Document { reader: json::Reader::new(), facts: Facts::default() },
             judge: Judge { first: None, later: None },
             left: limit,
@@ -111,6 +111,11 @@ impl BodyReader {
     }
 
     fn read(&mut self, bytes: &[u8]) {
+        let bytes = if self.blank { bytes.trim_ascii_start() } else { bytes };
+        let Some(first) = bytes.first() else { return };
+        if std::mem::replace(&mut self.blank, false) && matches!(first, b'{' | b'[') {
+            self.framing = None;
+        }
         let Self { framing, document, judge, .. } = self;
         match framing {
             Some(framing) => framing.feed(bytes, &mut EventStream { document, judge }),

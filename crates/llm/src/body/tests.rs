@@ -93,6 +93,8 @@ fn errors_are_found_wherever_a_provider_puts_them() {
         (r#"{"status":"failed","error":{"code":"invalid_image_url"}}"#, 400),
         (r#"{"object":"error","type":"BadRequestError","code":400}"#, 400),
         ("event: error\ndata: {\"type\":\"api_error\"}\n\n", 500),
+        // Under the name of an event stream.
+        ("\r\n {\"error\":{\"code\":500}}", 500),
     ] {
         assert_eq!(error(body).status, Some(status), "{body}");
     }

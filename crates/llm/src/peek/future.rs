@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Method;
 use http::response::Parts;
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -140,8 +139,6 @@ impl<B: Body<Data = Bytes> + Unpin> Peeking<B> {
 
 impl<F, B: Body> fmt::Debug for PeekFuture<F, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeekFuture")
-            .field("method", &self.asked.as_ref().map(|asked: &Asked| &asked.method as &Method))
-            .finish_non_exhaustive()
+        f.debug_struct("PeekFuture").finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -122,6 +123,7 @@ pub(crate) struct Provider {
     pub(crate) address: SocketAddr,
     /// Each request in the order of arrival.
     pub(crate) seen: mpsc::UnboundedReceiver<Seen>,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 impl Provider {
@@ -133,8 +135,11 @@ impl Provider {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (tell, seen) = mpsc::unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let opened = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                opened.fetch_add(1, Ordering::Relaxed);
                 let (script, tell) = (Arc::clone(&script), tell.clone());
                 let handler = service_fn(move |request: Request<Incoming>| {
                     let (script, tell) = (Arc::clone(&script), tell.clone());
@@ -155,7 +160,7 @@ impl Provider {
                 tokio::spawn(http1::Builder::new().serve_connection(io, handler));
             }
         });
-        Self { address, seen }
+        Self { address, seen, connections }
     }
 
     /// How many requests came by now.
