@@ -70,7 +70,7 @@ impl AwsStandard {
     pub fn v2_1() -> Self {
         Self {
             base: Duration::from_millis(50),
-            hints: HintMode::ClampToOwnPlus(Duration::from_secs(5)),
+            hints: HintMode::ClampToOwnPlus(LONGER),
             tokens: priced(TokenCosts { transient: 14, timeout: 14, throttled: 5, other: 14 }),
             ..Self::v2_0()
         }
@@ -134,6 +134,8 @@ impl AwsStandard {
             .retry(ErrorClass::Contention, usual)
             .retry(ErrorClass::Throttled, rule(self.throttled_base))
             .hint_mode(self.hints)
+            // The mode cuts a hint by itself; what it leaves is waited for.
+            .hint_cap(self.max_backoff.saturating_add(LONGER))
             .count_all_waits(true)
             .wait_when_denied(self.long_polling)
     }
@@ -144,6 +146,9 @@ impl AwsStandard {
         self.tokens.clone()
     }
 }
+
+/// By how much a hint may prolong a wait of 2.1.
+const LONGER: Duration = Duration::from_secs(5);
 
 fn priced(costs: TokenCosts) -> TokenCostSettings {
     TokenCostSettings { costs, ..TokenCostSettings::default() }

@@ -9,7 +9,7 @@ use common::{Oops, Reply, ask, classifier, ms, oops, reply, script};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance};
 use tower::{Layer, ServiceExt};
-use tower_triage_core::{ErrorClass, Failure, Incident, Refusal, StepKind};
+use tower_triage_core::{ErrorClass, Failure, Incident, Refusal, RetryAfter, StepKind};
 use tower_triage_retry::budget::{Budget, TokenCostSettings, TokenCosts};
 use tower_triage_retry::{AwsStandard, Decision, Facts, Progress, RetryLayer};
 
@@ -145,6 +145,34 @@ fn waits_are_counted_over_all_classes() {
         };
         assert_eq!(decide(&mut progress, &transient), ms(50));
         assert_eq!(decide(&mut progress, &throttled), ms(second));
+    }
+}
+
+/// 2.0 follows a hint up to the longest wait, 2.1 up to 5 s beyond the wait.
+#[test]
+fn hints_are_followed_as_far_as_the_mode_goes() {
+    for (aws, hint, expected) in [
+        (AwsStandard::v2_0(), 3, 3000),
+        (AwsStandard::v2_0(), 600, 20_000),
+        (AwsStandard::v2_0().max_backoff(Duration::from_secs(300)), 90, 90_000),
+        (AwsStandard::v2_1(), 3, 3000),
+        (AwsStandard::v2_1(), 600, 5050),
+        (
+            AwsStandard::v2_1()
+                .base(Duration::from_secs(300))
+                .max_backoff(Duration::from_secs(300)),
+            0,
+            300_000,
+        ),
+    ] {
+        let hint = RetryAfter::AtLeast(Duration::from_secs(hint));
+        let failure = Failure::new(ErrorClass::Transient).retry_after(hint);
+        let mut progress = Progress::default();
+        let decision = aws.policy().decide(&Facts::default(), &mut progress, &failure, 1.0);
+        assert!(
+            matches!(decision, Decision::Again { wait, .. } if wait == ms(expected)),
+            "{decision:?}"
+        );
     }
 }
 
