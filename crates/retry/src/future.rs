@@ -364,7 +364,7 @@ where
                 match decision {
                     Decision::Again { wait, hinted, .. }
                         if why == Refusal::BudgetExhausted
-                            && self.core.plan.waits_when_denied() =>
+                            && self.core().plan.waits_when_denied() =>
                     {
                         self.give_up_after(wait, hinted, failure, outcome);
                         ControlFlow::Continue(())
@@ -385,7 +385,7 @@ where
     ) {
         let later = self.later.get_or_insert_default();
         (later.last, later.next, later.keeps) = (Some((failure, outcome)), None, true);
-        later.pause = Pause::new(wait, self.core.shutdown.as_ref());
+        later.pause = Pause::new(wait, self.stock.core.shutdown.as_ref());
         self.step(StepKind::Waiting { delay: wait, hinted });
     }
 
