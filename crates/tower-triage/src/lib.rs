@@ -12,6 +12,7 @@
 //! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
 //! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
+//! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -55,6 +56,8 @@ pub use tower_triage_circuit_breaker as circuit_breaker;
 pub use tower_triage_escalate as escalate;
 #[cfg(feature = "fallback")]
 pub use tower_triage_fallback as fallback;
+#[cfg(feature = "llm")]
+pub use tower_triage_llm as llm;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry as retry;
 #[cfg(feature = "timeout")]
