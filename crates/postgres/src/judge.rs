@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{WasNull, WrongType};
 use tower_triage_core::{
     Disposition, ErrorClass, Failure, Phase, ServerWord, Vote, causes, classify_chain, find,
@@ -44,7 +44,7 @@ pub(crate) fn failure(
         } else if let Some(local) = local_failure(cause) {
             return place.outcome_of(local);
         } else if let Some(server) = cause.downcast_ref::<DbError>() {
-            return place.server_said(server.code().code(), overrides);
+            return place.server_said(server, overrides);
         } else if let Some(client) = cause.downcast_ref::<tokio_postgres::Error>() {
             if let Some(failure) = place.client_said(client) {
                 return failure;
@@ -91,21 +91,28 @@ impl Place {
                 (Some(_), _) | (None, Assume::CommitsItself) => WorkUnit::Transaction,
             },
             commit_in_flight: self.commit_in_flight(),
+            session_ended: false,
             caller_cancelled: self.caller_cancelled,
         }
     }
 
     /// The decision by SQLSTATE. A warning's code on an error cannot make it a success.
-    fn server_said(&self, sqlstate: &str, overrides: &[Override]) -> Failure {
+    fn server_said(&self, server: &DbError, overrides: &[Override]) -> Failure {
+        let sqlstate = server.code().code();
+        let session_ended =
+            matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+        let facts = SqlFacts { session_ended, ..self.facts(sqlstate) };
         let unknown = Failure::new(ErrorClass::Unknown).reason("sqlstate_of_no_error");
-        let failure = self.facts(sqlstate).verdict().failure().unwrap_or(unknown);
+        let failure = facts.verdict().failure().unwrap_or(unknown);
         let Some((_, class)) = overrides.iter().find(|(code, _)| **code == *sqlstate) else {
             return failure;
         };
         let changed = failure.reclassified(*class).reason("sqlstate_override");
         match failure.class {
-            // Of a code that nobody knows we still know that it was an ERROR, which rolls back.
-            ErrorClass::Unknown => changed.disposition(Disposition::NotProcessed),
+            // Of a code that nobody knows we still know that an ERROR rolls back.
+            ErrorClass::Unknown if !(session_ended && facts.commit_in_flight) => {
+                changed.disposition(Disposition::NotProcessed)
+            }
             _ => changed,
         }
     }
@@ -146,7 +153,15 @@ impl Place {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Phase::Connect,
             _ => self.phase(),
         };
-        self.outcome_of(io_failure(error.kind(), error.raw_os_error(), phase))
+        let failure = io_failure(error.kind(), error.raw_os_error(), phase);
+        match (failure.class, self.stage) {
+            // A name that was not found, a server that broke off while it let us in: they have no
+            // kind of their own, and the stage tells.
+            (ErrorClass::Unknown, Some(Stage::Connect)) => Failure::new(ErrorClass::Transient)
+                .disposition(Disposition::NotSent)
+                .reason("connect"),
+            _ => self.outcome_of(failure),
+        }
     }
 
     /// A failure that was found without the server's word: what became of the work follows from

@@ -1,7 +1,7 @@
 //! Connections straight from tokio-postgres, kept while they work.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -40,7 +40,7 @@ pub struct Reconnect<T = NoTls> {
 }
 
 struct State {
-    config: Config,
+    config: Arc<Config>,
     idle: Vec<Client>,
 }
 
@@ -48,8 +48,10 @@ impl<T> Reconnect<T> {
     /// Connects with `config`, and `tls` ([`NoTls`] or a connector of your TLS crate). A time limit
     /// for connecting belongs into the configuration
     /// ([`connect_timeout`](Config::connect_timeout)).
-    pub const fn new(config: Config, tls: T) -> Self {
-        Self { tls, max_idle: 8, state: Mutex::new(State { config, idle: Vec::new() }) }
+    #[must_use]
+    pub fn new(config: Config, tls: T) -> Self {
+        let state = State { config: Arc::new(config), idle: Vec::new() };
+        Self { tls, max_idle: 8, state: Mutex::new(state) }
     }
 
     /// How many unused connections are kept. Default: 8; with 0 each call gets a fresh one.
@@ -64,7 +66,7 @@ impl<T> Reconnect<T> {
     pub fn set_config(&self, config: Config) {
         let old = {
             let mut state = self.state();
-            state.config = config;
+            state.config = Arc::new(config);
             std::mem::take(&mut state.idle)
         };
         drop(old);
@@ -75,14 +77,14 @@ impl<T> Reconnect<T> {
     }
 
     /// A kept connection that still works, as far as we know; else how to make one.
-    fn idle(&self) -> Result<Client, Config> {
+    fn idle(&self) -> Result<Client, Arc<Config>> {
         let mut state = self.state();
         while let Some(client) = state.idle.pop() {
             if !client.is_closed() {
                 return Ok(client);
             }
         }
-        Err(state.config.clone())
+        Err(Arc::clone(&state.config))
     }
 }
 

@@ -41,18 +41,22 @@ pub struct SqlFacts<'a> {
     /// Had `COMMIT`, or a statement that commits itself, been sent? Then a lost connection leaves
     /// it open whether the work is done; before, the server rolls back.
     pub commit_in_flight: bool,
+    /// Did it come as FATAL or PANIC, which ends the session, and not as the ERROR that ends a
+    /// transaction? (PgBouncer, for one, tells of a lost server in this way, under any code.)
+    pub session_ended: bool,
     /// Did our side cancel the statement? Then 57014 means that, else a time limit of the server.
     pub caller_cancelled: bool,
 }
 
 impl<'a> SqlFacts<'a> {
-    /// The careful facts: a whole transaction whose commit was in flight, not cancelled by us.
+    /// An ERROR while the commit of a whole transaction was in flight, not cancelled by us.
     #[must_use]
     pub const fn new(sqlstate: &'a str) -> Self {
         Self {
             sqlstate,
             unit: WorkUnit::Transaction,
             commit_in_flight: true,
+            session_ended: false,
             caller_cancelled: false,
         }
     }
@@ -60,6 +64,13 @@ impl<'a> SqlFacts<'a> {
     /// The verdict. Success for the classes 00, 01 and 02, which are no errors.
     pub fn verdict(&self) -> Verdict {
         let Some(failure) = self.judge() else { return Verdict::Success };
+        let failure = match failure.disposition {
+            // Nobody vouches for a transaction whose session ended under its commit.
+            Disposition::NotProcessed if self.session_ended && self.commit_in_flight => {
+                failure.disposition(Disposition::MaybeProcessed)
+            }
+            _ => failure,
+        };
         Verdict::Failure(match self.unit {
             WorkUnit::Statement if !self.commit_in_flight => failure.server(ServerWord::Forbidden),
             WorkUnit::Statement | WorkUnit::Transaction => failure,
@@ -83,7 +94,8 @@ impl<'a> SqlFacts<'a> {
             "57P02" => self.session_lost("crash_shutdown"),
             "08001" | "08003" | "08004" => unsent(C::Transient).reason("cannot_connect"),
             "57P03" => unsent(C::Transient).reason("cannot_connect_now"),
-            "57P05" | "25P03" => rolled_back(C::Transient).reason("idle_too_long"),
+            // Only a session that does nothing is ended so.
+            "57P05" | "25P03" => unsent(C::Transient).reason("idle_too_long"),
             "HV00N" => rolled_back(C::Transient).reason("fdw_cannot_connect"),
 
             // Of the whole server, so it counts as its failure.

@@ -1,6 +1,7 @@
 //! Rows of `classification.json`: an outcome in, a verdict and the retry decision out.
 
 mod local_errors;
+mod sqlstate;
 
 use std::fmt::Debug;
 use std::io;
@@ -24,7 +25,8 @@ pub(super) fn run(row: &Value) -> Outcome {
     let judged = match row["kind"].as_str() {
         Some("http") => http(row),
         Some("io") => io(&row["input"]),
-        Some("grpc" | "sqlstate" | "llm") => {
+        Some("sqlstate") => sqlstate::judge(&row["input"]),
+        Some("grpc" | "llm") => {
             return Outcome::skip("belongs to another protocol's crate");
         }
         _ => Err(format!("unknown kind {}", row["kind"])),

@@ -176,3 +176,15 @@ pub(crate) async fn wait_for(side: &Client, condition: &str) -> i32 {
         tokio::task::yield_now().await;
     }
 }
+
+/// Work that has a name, and one statement.
+#[derive(Clone, Copy)]
+pub(crate) struct TakeWork;
+
+impl Work for TakeWork {
+    type Output = ();
+
+    async fn run(&self, tx: &mut Transaction<'_>) -> Result<(), AnyError> {
+        Ok(tx.batch_execute("WORK").await?)
+    }
+}

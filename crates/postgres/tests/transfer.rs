@@ -1,0 +1,138 @@
+//! Transfers between two accounts: many at a time, serializable, with backends terminated at
+//! random, in any stage. Nothing is lost, and nothing is done twice.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, IsolationLevel, Transaction};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_triage_core::AnyError;
+use tower_triage_postgres::{TransactionOptions, Unit, UnitError, Work, postgres};
+
+use crate::common::{Database, Runs, cents, stubborn};
+
+const TASKS: i32 = 24;
+const TRANSFERS: i32 = 12;
+
+#[derive(Clone)]
+struct Transfer {
+    id: i32,
+    from: i32,
+    to: i32,
+    cents: i64,
+    runs: Runs,
+}
+
+impl Work for Transfer {
+    type Output = i64;
+
+    async fn run(&self, tx: &mut Transaction<'_>) -> Result<i64, AnyError> {
+        self.runs.begin();
+        let read = "SELECT cents FROM account WHERE id = $1";
+        let write = "UPDATE account SET cents = $2 WHERE id = $1";
+        let from: i64 = tx.query_one(read, &[&self.from]).await?.get(0);
+        let to: i64 = tx.query_one(read, &[&self.to]).await?.get(0);
+        tx.execute(write, &[&self.from, &(from - self.cents)]).await?;
+        tx.execute(write, &[&self.to, &(to + self.cents)]).await?;
+        // Not unique: a transfer that is done twice shows.
+        let book = "INSERT INTO book VALUES ($1, $2, $3, $4)";
+        tx.execute(book, &[&self.id, &self.from, &self.to, &self.cents]).await?;
+        Ok(from - self.cents)
+    }
+}
+
+/// Ends a random session of the transfers again and again, until told to stop; gives how many.
+async fn terminate_at_random(side: Client, stop: Arc<AtomicBool>) -> i64 {
+    let one = "SELECT count(pg_terminate_backend(pid))::bigint FROM (
+        SELECT pid FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'transfers'
+        ORDER BY random() LIMIT 1) AS chosen";
+    let mut ended = 0;
+    while !stop.load(Ordering::SeqCst) {
+        ended += side.query_one(one, &[]).await.unwrap().get::<_, i64>(0);
+        side.batch_execute("SELECT pg_sleep(0.01)").await.unwrap();
+    }
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_nothing() {
+    let Some(database) = Database::create().await else { return };
+    let side = database.side().await;
+    side.batch_execute("CREATE TABLE book (id int, source int, target int, cents bigint)")
+        .await
+        .unwrap();
+    let mut config = database.config();
+    config.application_name("transfers");
+    let source = tower_triage_postgres::Reconnect::new(config, tokio_postgres::NoTls);
+    let transactions = tower_triage_postgres::Transactions::new(source)
+        .options(TransactionOptions::new().isolation(IsolationLevel::Serializable));
+    let stack = ServiceBuilder::new()
+        .layer(stubborn(postgres()))
+        .concurrency_limit(12)
+        .service(transactions);
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let killer = tokio::spawn(terminate_at_random(database.side().await, Arc::clone(&stop)));
+    let (runs, mut calls) = (Runs::default(), JoinSet::new());
+    for task in 0..TASKS {
+        let (stack, runs) = (stack.clone(), runs.clone());
+        calls.spawn(async move {
+            let mut told = Vec::new();
+            for number in 0..TRANSFERS {
+                let (from, to) = if (task + number) % 2 == 0 { (1, 2) } else { (2, 1) };
+                let id = task * TRANSFERS + number;
+                let cents = i64::from(id * 7919 % 1000);
+                let transfer = Transfer { id, from, to, cents, runs: runs.clone() };
+                told.push((id, stack.clone().oneshot(Unit::new("transfer", transfer)).await));
+            }
+            told
+        });
+    }
+    let (mut done, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+    let all = tokio::time::timeout(Duration::from_secs(300), async {
+        while let Some(told) = calls.join_next().await {
+            for (id, outcome) in told.unwrap() {
+                match outcome {
+                    Ok(_) => assert!(done.insert(id)),
+                    // The one thing that must not be repeated: nobody knows whether it is done.
+                    Err(error) if error.find::<UnitError>().unwrap().outcome_unknown() => {
+                        assert!(unknown.insert(id));
+                    }
+                    Err(error) => panic!("transfer {id}: {error:#}"),
+                }
+            }
+        }
+    });
+    all.await.expect("the transfers end");
+    stop.store(true, Ordering::SeqCst);
+    let ended = killer.await.unwrap();
+
+    let rows = side.query("SELECT id, source, cents FROM book", &[]).await.unwrap();
+    let mut booked = BTreeSet::new();
+    let mut first = 1000;
+    for row in &rows {
+        let (id, source, cents): (i32, i32, i64) = (row.get(0), row.get(1), row.get(2));
+        assert!(booked.insert(id), "transfer {id} was done twice");
+        first += if source == 1 { -cents } else { cents };
+    }
+    assert!(done.is_subset(&booked), "lost: {:?}", done.difference(&booked));
+    let open: BTreeSet<_> = done.union(&unknown).copied().collect();
+    assert!(booked.is_subset(&open));
+    assert_eq!(open.len(), usize::try_from(TASKS * TRANSFERS).unwrap());
+    assert_eq!((cents(&side, 1).await, cents(&side, 2).await), (first, 2000 - first));
+    println!(
+        "{} transfers in {} runs, {ended} backends ended; {} of unknown outcome, {} of them done",
+        TASKS * TRANSFERS,
+        runs.count(),
+        unknown.len(),
+        unknown.intersection(&booked).count()
+    );
+    assert!(ended > 10, "only {ended} backends were ended");
+    assert!(runs.count() > u32::try_from(TASKS * TRANSFERS).unwrap(), "nothing was repeated");
+}
