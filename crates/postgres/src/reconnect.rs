@@ -1,6 +1,7 @@
 //! Connections straight from tokio-postgres, kept while they work.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -132,12 +133,28 @@ where
         }
         // Without a runtime (it is shutting down) nobody could wait for the connection either.
         let Ok(runtime) = Handle::try_current() else { return };
-        let (token, tls) = (connection.cancel_token(), self.tls.clone());
+        let tls = self.tls.clone();
         runtime.spawn(async move {
-            let _ = tokio::time::timeout(LIMIT, token.cancel_query(tls)).await;
-            // Until here, so that its session is still the one that is cancelled.
-            drop(connection);
+            let _ = tokio::time::timeout(LIMIT, cancel(&connection, tls)).await;
         });
+    }
+}
+
+/// Cancels what `connection` was dropped in the middle of, and returns when it is over.
+async fn cancel<T>(connection: &Client, tls: T)
+where
+    T: MakeTlsConnect<Socket> + Clone,
+{
+    const PAUSE: Duration = Duration::from_millis(200);
+    // Comes behind everything that was sent, so its answer, whatever it is, is the end of that.
+    let mut over = pin!(connection.batch_execute(""));
+    // One is not enough: it is lost if it arrives before the statement.
+    loop {
+        let token = connection.cancel_token();
+        let _ = tokio::time::timeout(PAUSE, token.cancel_query(tls.clone())).await;
+        if tokio::time::timeout(PAUSE, over.as_mut()).await.is_ok() {
+            return;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use deadpool_postgres::{Manager, Object, Pool, PoolError, Runtime};
+use tokio::sync::Notify;
 use tokio_postgres::{Client, NoTls};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_triage_core::{Classifier, Disposition, ErrorClass, Refusal, Vote};
@@ -63,8 +64,7 @@ async fn a_backend_terminated_in_a_statement_says_57p01() {
             if run == 1 {
                 let sleep = tx.batch_execute("SELECT pg_sleep(60)");
                 let kill = async {
-                    let asleep =
-                        format!("pid = {own} AND query LIKE '%pg_sleep%' AND state = 'active'");
+                    let asleep = format!("pid = {own} AND wait_event = 'PgSleep'");
                     wait_for(&killer, &asleep).await;
                     terminate(&killer, own).await;
                 };
@@ -174,8 +174,7 @@ async fn a_dropped_call_leaves_neither_its_effect_nor_its_locks() {
         })
     });
     let call = tokio::spawn(transactions.clone().oneshot(slow));
-    let asleep = "query LIKE '%pg_sleep(600)%' AND state = 'active' AND pid <> pg_backend_pid()";
-    wait_for(&side, asleep).await;
+    wait_for(&side, "wait_event = 'PgSleep' AND datname = current_database()").await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
 
@@ -184,6 +183,34 @@ async fn a_dropped_call_leaves_neither_its_effect_nor_its_locks() {
         unit(&Runs::default(), |_, tx| Box::pin(async move { Ok(tx.batch_execute(TAKE).await?) }));
     tell(transactions.oneshot(take)).await.outcome.unwrap();
     assert_eq!(cents(&side, 1).await, 900);
+}
+
+/// Dropped while the statement is on its way, where a single cancellation may come too early.
+#[tokio::test]
+async fn a_call_dropped_at_any_moment_leaves_no_locks() {
+    let Some(database) = Database::create().await else { return };
+    let transactions = database.transactions();
+    for _ in 0..10 {
+        let about_to = Arc::new(Notify::new());
+        let begun = Arc::clone(&about_to);
+        let slow = unit(&Runs::default(), move |_, tx| {
+            let begun = Arc::clone(&begun);
+            Box::pin(async move {
+                tx.batch_execute(TAKE).await?;
+                begun.notify_one();
+                Ok(tx.batch_execute("SELECT pg_sleep(600)").await?)
+            })
+        });
+        let call = tokio::spawn(transactions.clone().oneshot(slow));
+        about_to.notified().await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        let look = unit(&Runs::default(), |_, tx| {
+            Box::pin(async move { Ok(tx.batch_execute("LOCK account").await?) })
+        });
+        tell(transactions.clone().oneshot(look)).await.outcome.unwrap();
+    }
+    assert_eq!(cents(&database.side().await, 1).await, 1000);
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use tower_triage_postgres::{TransactionOptions, Unit, UnitError, Work, postgres}
 
 use crate::common::{Database, Runs, cents, stubborn};
 
-const TASKS: i32 = 24;
-const TRANSFERS: i32 = 12;
+const TASKS: i32 = 16;
+const TRANSFERS: i32 = 10;
 
 #[derive(Clone)]
 struct Transfer {
@@ -74,7 +74,7 @@ async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_n
         .options(TransactionOptions::new().isolation(IsolationLevel::Serializable));
     let stack = ServiceBuilder::new()
         .layer(stubborn(postgres()))
-        .concurrency_limit(12)
+        .concurrency_limit(8)
         .service(transactions);
 
     let stop = Arc::new(AtomicBool::new(false));

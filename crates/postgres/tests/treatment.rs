@@ -15,7 +15,7 @@ use tower_triage_postgres::{
     postgres,
 };
 
-use crate::common::{Database, Runs, cents, retry, tell, unit};
+use crate::common::{Database, Runs, cents, pid, retry, tell, unit, wait_for};
 
 const TAKE: &str = "UPDATE account SET cents = cents - 100 WHERE id = 1";
 
@@ -86,12 +86,17 @@ async fn a_statement_timeout_is_a_timeout_and_rolled_back() {
 async fn a_statement_that_we_cancelled_is_not_repeated() {
     let Some(database) = Database::create().await else { return };
     let stack = ServiceBuilder::new().layer(retry(postgres())).service(database.transactions());
-    let runs = Runs::default();
-    let slow = unit(&runs, |_, tx| {
+    let (runs, side) = (Runs::default(), Arc::new(database.side().await));
+    let slow = unit(&runs, move |_, tx| {
+        let side = Arc::clone(&side);
         Box::pin(async move {
-            let cancel = tx.cancel_token();
-            let sleep = tx.batch_execute("SELECT pg_sleep(60)");
-            let (slept, cancelled) = tokio::join!(sleep, cancel.cancel_query(NoTls));
+            let token = tx.cancel_token();
+            let asleep = format!("pid = {} AND wait_event = 'PgSleep'", pid(tx).await?);
+            let cancel = async {
+                wait_for(&side, &asleep).await;
+                token.cancel_query(NoTls).await
+            };
+            let (slept, cancelled) = tokio::join!(tx.batch_execute("SELECT pg_sleep(600)"), cancel);
             cancelled?;
             Ok(slept.map_err(CancelledByUs)?)
         })
