@@ -74,7 +74,7 @@ impl UnitError {
 
     /// What the default rules say of it.
     fn failure(&self) -> Failure {
-        judge::failure(self, judge::Assume::default(), &[])
+        judge::failure(self, &judge::Changes::default())
     }
 
     pub(crate) fn at<E: Into<BoxError>>(stage: Stage) -> impl FnOnce(E) -> Self {

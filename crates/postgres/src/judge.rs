@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{WasNull, WrongType};
@@ -26,17 +27,26 @@ pub(crate) enum Assume {
     InOpenTransaction,
 }
 
-/// A code whose class the user changed.
-pub(crate) type Override = (Box<str>, ErrorClass);
+/// What the user changed about the rules. Few of each, so a search is as fast as anything.
+#[derive(Clone, Default)]
+pub(crate) struct Changes {
+    pub(crate) assume: Assume,
+    /// Codes with another class.
+    pub(crate) codes: Vec<(Box<str>, ErrorClass)>,
+    /// Error types of the user's own.
+    pub(crate) own: Vec<Arc<JudgeOwn>>,
+}
+
+/// Judges a link of a chain, if it is of the type that it knows.
+pub(crate) type JudgeOwn = dyn Fn(&(dyn Error + 'static)) -> Option<Failure> + Send + Sync;
 
 /// Classifies by the outermost type along the chain that decides.
-pub(crate) fn failure(
-    error: &(dyn Error + 'static),
-    assume: Assume,
-    overrides: &[Override],
-) -> Failure {
-    let mut place = Place::new(assume);
+pub(crate) fn failure(error: &(dyn Error + 'static), changes: &Changes) -> Failure {
+    let mut place = Place::new(changes.assume);
     for cause in causes(error) {
+        if let Some(own) = changes.own.iter().find_map(|judge| judge(cause)) {
+            return place.outcome_of(own);
+        }
         if let Some(unit) = cause.downcast_ref::<UnitError>() {
             place.stage = Some(unit.stage());
         } else if cause.is::<CancelledByUs>() {
@@ -44,7 +54,7 @@ pub(crate) fn failure(
         } else if let Some(local) = local_failure(cause) {
             return place.outcome_of(local);
         } else if let Some(server) = cause.downcast_ref::<DbError>() {
-            return place.server_said(server, overrides);
+            return place.server_said(server, &changes.codes);
         } else if let Some(client) = cause.downcast_ref::<tokio_postgres::Error>() {
             if let Some(failure) = place.client_said(client) {
                 return failure;
@@ -97,14 +107,14 @@ impl Place {
     }
 
     /// The decision by SQLSTATE. A warning's code on an error cannot make it a success.
-    fn server_said(&self, server: &DbError, overrides: &[Override]) -> Failure {
+    fn server_said(&self, server: &DbError, changed: &[(Box<str>, ErrorClass)]) -> Failure {
         let sqlstate = server.code().code();
         let session_ended =
             matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
         let facts = SqlFacts { session_ended, ..self.facts(sqlstate) };
         let unknown = Failure::new(ErrorClass::Unknown).reason("sqlstate_of_no_error");
         let failure = facts.verdict().failure().unwrap_or(unknown);
-        let Some((_, class)) = overrides.iter().find(|(code, _)| **code == *sqlstate) else {
+        let Some((_, class)) = changed.iter().find(|(code, _)| **code == *sqlstate) else {
             return failure;
         };
         let changed = failure.reclassified(*class).reason("sqlstate_override");

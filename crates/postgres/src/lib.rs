@@ -82,6 +82,7 @@
 //! | what | default | changed by |
 //! |---|---|---|
 //! | class of a code | the table above | [`PostgresRulesExt::sqlstate`] |
+//! | class of an error of your own | Unknown | [`PostgresRulesExt::own_error`] |
 //! | isolation, access mode, deferrable | the server's | [`Transactions::options`], [`Unit`] |
 //! | idempotent | no; read only units are | [`Unit::idempotent`], [`Statement::idempotent`] |
 //! | connections kept by [`Reconnect`] | 8, not limited in use | [`Reconnect::max_idle`] |

@@ -1,6 +1,7 @@
 //! The PostgreSQL rules: what is read from requests, what errors mean, and how to change it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_postgres::error::{DbError, SqlState};
@@ -10,7 +11,7 @@ use tower_triage_core::{
 };
 
 use crate::error::UnitError;
-use crate::judge::{self, Assume, Override};
+use crate::judge::{self, Assume, Changes};
 use crate::statement::Statement;
 use crate::unit::Unit;
 
@@ -52,8 +53,42 @@ pub trait PostgresRulesExt: Sized {
     #[must_use]
     fn sqlstate(self, code: &SqlState, class: ErrorClass) -> Self {
         self.adjust_errors(|half| {
-            half.overrides.retain(|(known, _)| **known != *code.code());
-            half.overrides.push((code.code().into(), class));
+            half.changes.codes.retain(|(known, _)| **known != *code.code());
+            half.changes.codes.push((code.code().into(), class));
+        })
+    }
+
+    /// An error of your own type `T`, anywhere along a chain, is what `judge` says. Without it such
+    /// an error is `Unknown`: not repeated, but counted by a breaker and escalated.
+    ///
+    /// If it ended the work of a [`Unit`] nothing was done, so a class that is repeated when it is
+    /// safe is repeated then.
+    ///
+    /// ```
+    /// use std::fmt;
+    /// use tower_triage_core::ErrorClass;
+    /// use tower_triage_postgres::{PostgresRulesExt, postgres};
+    ///
+    /// #[derive(Debug)]
+    /// struct Overdrawn;
+    ///
+    /// impl fmt::Display for Overdrawn {
+    ///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    ///         f.write_str("the account is overdrawn")
+    ///     }
+    /// }
+    /// impl std::error::Error for Overdrawn {}
+    ///
+    /// let rules = postgres().own_error(|_: &Overdrawn| ErrorClass::Permanent.into());
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    fn own_error<T: std::error::Error + 'static>(
+        self,
+        judge: impl Fn(&T) -> Failure + Send + Sync + 'static,
+    ) -> Self {
+        self.adjust_errors(|half| {
+            half.changes.own.push(Arc::new(move |cause| cause.downcast_ref().map(&judge)));
         })
     }
 
@@ -65,7 +100,7 @@ pub trait PostgresRulesExt: Sized {
     /// statement that commits itself.
     #[must_use]
     fn in_open_transaction(self) -> Self {
-        self.adjust_errors(|half| half.assume = Assume::InOpenTransaction)
+        self.adjust_errors(|half| half.changes.assume = Assume::InOpenTransaction)
     }
 }
 
@@ -139,11 +174,9 @@ impl Describe<Statement> for PostgresRequests {
 ///
 /// For an error type of your own implement [`ClassifyError`] for it on this type (it is allowed,
 /// because your type is local to you), or swap this half (`postgres().errors(OwnError)`).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PostgresErrors {
-    assume: Assume,
-    /// Few, so a search is as fast as anything.
-    overrides: Vec<Override>,
+    changes: Changes,
 }
 
 impl PostgresErrors {
@@ -165,7 +198,17 @@ impl PostgresErrors {
     /// }
     /// ```
     pub fn judge(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
-        judge::failure(error, self.assume, &self.overrides)
+        judge::failure(error, &self.changes)
+    }
+}
+
+impl fmt::Debug for PostgresErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresErrors")
+            .field("assume", &self.changes.assume)
+            .field("codes", &self.changes.codes)
+            .field("own", &self.changes.own.len())
+            .finish()
     }
 }
 

@@ -92,6 +92,25 @@ fn kf07_wrappers_and_texts_change_nothing() {
 }
 
 #[test]
+fn an_error_of_ones_own_is_what_its_owner_says() {
+    let rules = postgres().own_error(|error: &Wrapped| match error.0.is::<io::Error>() {
+        true => ErrorClass::Transient.into(),
+        false => ErrorClass::Permanent.into(),
+    });
+    let judge = |error: AnyError| rules.classify(Err::<&(), _>(&error)).failure().unwrap();
+    let own = || Wrapped(io_error(io::ErrorKind::NotFound).into());
+    let inside = judge(UnitError::new(Stage::Work, own()).into());
+    assert_eq!(inside.class, ErrorClass::Transient);
+    assert_eq!(inside.disposition, Disposition::NotProcessed, "it was rolled back");
+    assert_eq!(judge(own().into()).disposition, Disposition::MaybeProcessed);
+    // Its word comes before what is inside.
+    let open = CircuitOpen::new(Label::new("db"), Duration::ZERO);
+    assert_eq!(judge(Wrapped(open.into()).into()).class, ErrorClass::Permanent);
+    // The types of others are judged as before.
+    assert_eq!(judge(open.into()).class, ErrorClass::Rejected);
+}
+
+#[test]
 fn in_an_open_transaction_nothing_is_repeated() {
     let rules = postgres().in_open_transaction();
     for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::TimedOut] {
