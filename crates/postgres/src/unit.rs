@@ -136,6 +136,18 @@ impl<W> Unit<W> {
         Self { about: About::new(operation), options: TransactionOptions::new(), work }
     }
 
+    /// The work.
+    #[must_use]
+    pub const fn work(&self) -> &W {
+        &self.work
+    }
+
+    /// The work alone.
+    #[must_use]
+    pub fn into_work(self) -> W {
+        self.work
+    }
+
     /// Twice is as good as once: it may run again even when nobody knows whether it was committed.
     /// Default: no, unless it is read only.
     pub const fn idempotent(mut self, idempotent: bool) -> Self {
