@@ -153,6 +153,25 @@ async fn connections_are_kept_and_a_broken_one_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_broken_connection_is_neither_kept_nor_given_out() {
+    let Some(database) = Database::create().await else { return };
+    let (side, source) = (database.side().await, Reconnect::new(database.config(), NoTls));
+    let client = source.take().await.unwrap();
+    let first = pid(&client).await.unwrap();
+    source.give_back(client);
+    let client = source.take().await.unwrap();
+    assert_eq!(pid(&client).await.unwrap(), first);
+
+    terminate(&side, first).await;
+    while !client.is_closed() {
+        tokio::task::yield_now().await;
+    }
+    source.give_back(client);
+    let client = source.take().await.unwrap();
+    assert_ne!(pid(&client).await.unwrap(), first);
+}
+
+#[tokio::test]
 async fn without_idle_connections_each_call_gets_its_own() {
     let Some(database) = Database::create().await else { return };
     let source = Reconnect::new(database.config(), NoTls).max_idle(0);
