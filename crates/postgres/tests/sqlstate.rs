@@ -48,6 +48,10 @@ fn codes_have_the_classes_of_the_table() {
 #[test]
 fn only_five_digits_and_capital_letters_are_a_code() {
     for text in [
+        "2350",
+        "235055",
+        "23é5",
+        "23-05",
         "",
         "4000",
         "400011",

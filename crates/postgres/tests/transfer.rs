@@ -1,13 +1,16 @@
 //! Transfers between two accounts: many at a time, serializable, with backends terminated at
-//! random, in any stage. Nothing is lost, and nothing is done twice.
+//! random, in any stage, and commits that are lost on their way or whose answer is. Nothing is lost,
+//! and nothing is done twice.
 
 mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 use tower::{ServiceBuilder, ServiceExt};
@@ -29,20 +32,75 @@ struct Transfer {
 }
 
 impl Work for Transfer {
-    type Output = i64;
+    type Output = ();
 
-    async fn run(&self, tx: &mut Transaction<'_>) -> Result<i64, AnyError> {
+    async fn run(&self, tx: &mut Transaction<'_>) -> Result<(), AnyError> {
         self.runs.begin();
+        // Where the id is unique, this finds that an earlier attempt was committed after all.
+        let book = "INSERT INTO book VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+        if tx.execute(book, &[&self.id, &self.from, &self.to, &self.cents]).await? == 0 {
+            return Ok(());
+        }
         let read = "SELECT cents FROM account WHERE id = $1";
         let write = "UPDATE account SET cents = $2 WHERE id = $1";
         let from: i64 = tx.query_one(read, &[&self.from]).await?.get(0);
         let to: i64 = tx.query_one(read, &[&self.to]).await?.get(0);
         tx.execute(write, &[&self.from, &(from - self.cents)]).await?;
         tx.execute(write, &[&self.to, &(to + self.cents)]).await?;
-        // Not unique: a transfer that is done twice shows.
-        let book = "INSERT INTO book VALUES ($1, $2, $3, $4)";
-        tx.execute(book, &[&self.id, &self.from, &self.to, &self.cents]).await?;
-        Ok(from - self.cents)
+        Ok(())
+    }
+}
+
+/// Stands between the transfers and the server. Of some commits the answer is lost, of others the
+/// commit itself: to the client they look the same.
+async fn lossy(server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let commits = Arc::new(AtomicU32::new(0));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let commits = Arc::clone(&commits);
+            tokio::spawn(async move {
+                let server = TcpStream::connect(("127.0.0.1", server)).await?;
+                forward(client, server, &commits).await
+            });
+        }
+    });
+    port
+}
+
+async fn forward(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    commits: &AtomicU32,
+) -> std::io::Result<()> {
+    let has = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+    let (mut asked, mut answered) = (vec![0; 8192], vec![0; 8192]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => match &asked[..read?] {
+                [] => return Ok(()),
+                bytes if has(bytes, b"COMMIT\0") => match commits.fetch_add(1, Ordering::SeqCst) % 20 {
+                    0 => return Ok(()),
+                    10 => {
+                        server.write_all(bytes).await?;
+                        loop {
+                            let end = server.read(&mut answered).await?;
+                            let words = [&b"COMMIT\0"[..], b"ERROR\0", b"FATAL\0"];
+                            if end == 0 || words.iter().any(|word| has(&answered[..end], word)) {
+                                return Ok(());
+                            }
+                        }
+                    }
+                    _ => server.write_all(bytes).await?,
+                },
+                bytes => server.write_all(bytes).await?,
+            },
+            read = server.read(&mut answered) => match &answered[..read?] {
+                [] => return Ok(()),
+                bytes => client.write_all(bytes).await?,
+            },
+        }
     }
 }
 
@@ -60,14 +118,37 @@ async fn terminate_at_random(side: Client, stop: Arc<AtomicBool>) -> i64 {
     ended
 }
 
+/// Not marked as idempotent, and without anything in the database that would notice a second time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_nothing() {
-    let Some(database) = Database::create().await else { return };
+    let Some(told) = transfer(false).await else { return };
+    assert!(!told.unknown.is_disjoint(&told.booked), "no answer was lost");
+    assert!(!told.unknown.is_subset(&told.booked), "no commit was lost");
+}
+
+/// With a unique id twice is as good as once, so nothing has to stay unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idempotent_transfers_are_all_done_once() {
+    let Some(told) = transfer(true).await else { return };
+    assert!(told.unknown.is_empty());
+    assert_eq!(told.booked.len(), usize::try_from(TASKS * TRANSFERS).unwrap());
+}
+
+/// What the callers were told, and what the database holds.
+struct Told {
+    unknown: BTreeSet<i32>,
+    booked: BTreeSet<i32>,
+}
+
+async fn transfer(idempotent: bool) -> Option<Told> {
+    let database = Database::create().await?;
     let side = database.side().await;
-    side.batch_execute("CREATE TABLE book (id int, source int, target int, cents bigint)")
-        .await
-        .unwrap();
-    let mut config = database.config();
+    let unique = if idempotent { "UNIQUE" } else { "" };
+    let book = format!("CREATE TABLE book (id int {unique}, source int, target int, cents bigint)");
+    side.batch_execute(&book).await.unwrap();
+    let config = database.config();
+    let Some(&server) = config.get_ports().first() else { panic!("it has a port") };
+    let mut config = database.config_at(lossy(server).await);
     config.application_name("transfers");
     let source = tower_triage_postgres::Reconnect::new(config, tokio_postgres::NoTls);
     let transactions = tower_triage_postgres::Transactions::new(source)
@@ -89,7 +170,8 @@ async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_n
                 let id = task * TRANSFERS + number;
                 let cents = i64::from(id * 7919 % 1000);
                 let transfer = Transfer { id, from, to, cents, runs: runs.clone() };
-                told.push((id, stack.clone().oneshot(Unit::new("transfer", transfer)).await));
+                let unit = Unit::new("transfer", transfer).idempotent(idempotent);
+                told.push((id, stack.clone().oneshot(unit).await));
             }
             told
         });
@@ -99,7 +181,7 @@ async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_n
         while let Some(told) = calls.join_next().await {
             for (id, outcome) in told.unwrap() {
                 match outcome {
-                    Ok(_) => assert!(done.insert(id)),
+                    Ok(()) => assert!(done.insert(id)),
                     // The one thing that must not be repeated: nobody knows whether it is done.
                     Err(error) if error.find::<UnitError>().unwrap().outcome_unknown() => {
                         assert!(unknown.insert(id));
@@ -135,4 +217,5 @@ async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_n
     );
     assert!(ended > 10, "only {ended} backends were ended");
     assert!(runs.count() > u32::try_from(TASKS * TRANSFERS).unwrap(), "nothing was repeated");
+    Some(Told { unknown, booked })
 }

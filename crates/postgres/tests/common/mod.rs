@@ -70,6 +70,13 @@ impl Database {
         config
     }
 
+    /// The same database behind a proxy on another port.
+    pub(crate) fn config_at(&self, port: u16) -> Config {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(port).user("postgres").dbname(&self.name);
+        config
+    }
+
     /// A connection beside the stack, to look and to disturb.
     pub(crate) async fn side(&self) -> Client {
         connect(&self.config()).await.0
