@@ -76,7 +76,8 @@
 //! lost later, nobody knows. Such a unit is repeated only if it is marked
 //! [`idempotent`](Unit::idempotent) or [`read_only`](Unit::read_only); else the error says so
 //! ([`UnitError::outcome_unknown`]), and the application has to look. Give each unit an id of its
-//! own in a unique column, and it is idempotent.
+//! own in a unique column, and it is idempotent; or let the service ask the server what became of
+//! a lost commit ([`Transactions::look_up_commits`]).
 //!
 //! # Defaults
 //! | what | default | changed by |
@@ -85,11 +86,12 @@
 //! | class of an error of your own | Unknown | [`PostgresRulesExt::own_error`] |
 //! | isolation, access mode, deferrable | the server's | [`Transactions::options`], [`Unit`] |
 //! | idempotent | no; read only units are | [`Unit::idempotent`], [`Statement::idempotent`] |
+//! | a lost commit | stays unknown | [`Transactions::look_up_commits`] |
 //! | connections kept by [`Reconnect`] | 8, not limited in use | [`Reconnect::max_idle`] |
 //! | an error without a [`UnitError`] | of a statement that commits itself | [`PostgresRulesExt::in_open_transaction`] |
 //!
 //! # What it does not do
-//! It does not look up whether a lost commit arrived, limits no time, and is no pool. Incidents and
+//! It limits no time, and is no pool. Incidents and
 //! escalations get severity, code and message of the server's error, never its DETAIL, which may
 //! hold the row's values.
 
@@ -98,6 +100,7 @@
 struct ReadmeDoctests;
 
 mod about;
+mod commit;
 mod error;
 pub mod future;
 mod judge;

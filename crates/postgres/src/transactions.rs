@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use futures_util::future::join;
-use tokio_postgres::Transaction;
+use tokio::time::Instant;
 use tower_service::Service;
 use tower_triage_core::AnyError;
 
+use crate::commit::{TransactionId, commit};
 use crate::error::{Stage, UnitError, keeps_session};
 use crate::future::ResponseFuture;
 use crate::options::TransactionOptions;
@@ -33,7 +34,13 @@ use crate::unit::{Unit, Work};
 /// After that nobody knows.
 pub struct Transactions<C> {
     source: Arc<C>,
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Settings {
     options: TransactionOptions,
+    look_up: Option<Duration>,
 }
 
 impl<C> Transactions<C> {
@@ -43,14 +50,39 @@ impl<C> Transactions<C> {
     }
 
     /// Transactions on connections of a source that others use too.
-    pub const fn shared(source: Arc<C>) -> Self {
-        Self { source, options: TransactionOptions::new() }
+    pub fn shared(source: Arc<C>) -> Self {
+        Self { source, settings: Settings::default() }
     }
 
     /// How transactions begin, if their unit does not say. Default: as the server's defaults are.
     #[must_use]
     pub const fn options(mut self, options: TransactionOptions) -> Self {
-        self.options = options;
+        self.settings.options = options;
+        self
+    }
+
+    /// Asks the server what became of a transaction whose commit was lost (`pg_xact_status`), for
+    /// at most `limit`, and not past the unit's deadline. If it was committed the call succeeds; if
+    /// not, nothing was done, and a retry layer may repeat it; only if the server cannot tell does
+    /// the outcome stay unknown. Default: it does not ask.
+    ///
+    /// Costs one round trip for each transaction, which learns its number before it commits.
+    /// Needs PostgreSQL 13, and connections that lead to the same server: a replica that was
+    /// promoted in between may not have what its primary had committed. Read only units are not
+    /// asked for, since they may run again anyway.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tower_triage_postgres::{Reconnect, Transactions};
+    ///
+    /// # fn f(source: Reconnect) {
+    /// let transactions = Transactions::new(source).look_up_commits(Duration::from_secs(5));
+    /// # let _ = transactions;
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn look_up_commits(mut self, limit: Duration) -> Self {
+        self.settings.look_up = Some(limit);
         self
     }
 }
@@ -70,63 +102,69 @@ where
 
     fn call(&mut self, unit: Unit<W>) -> Self::Future {
         let source = Arc::clone(&self.source);
-        let options = unit.options.or(self.options);
-        ResponseFuture::new(async move { run(&*source, options, &unit.work).await })
+        let settings = self.settings;
+        ResponseFuture::new(async move { run(&*source, settings, &unit).await })
     }
 }
 
-async fn run<C, W>(
-    source: &C,
-    options: TransactionOptions,
-    work: &W,
-) -> Result<W::Output, UnitError>
+async fn run<C, W>(source: &C, settings: Settings, unit: &Unit<W>) -> Result<W::Output, UnitError>
 where
     C: ConnectionSource,
     W: Work,
 {
+    let options = unit.options.or(settings.options);
+    let look_up = settings.look_up.filter(|_| !options.is_read_only());
+
     let connection = source.take().await.map_err(UnitError::at(Stage::Connect))?;
     let mut connection = InUse::new(source, connection);
     let begin = options.build(connection.client());
     let mut transaction = begin.start().await.map_err(UnitError::at(Stage::Begin))?;
 
-    match work.run(&mut transaction).await {
-        Ok(output) => {
-            let committed = commit(transaction).await;
-            if committed.as_ref().map_or_else(|(_, error)| keeps_session(error), |()| true) {
-                connection.give_back();
-            }
-            committed.map_err(|(stage, error)| UnitError::new(stage, error))?;
-            Ok(output)
-        }
+    let worked = async {
+        let output = unit.work.run(&mut transaction).await?;
+        let id = match look_up {
+            Some(_) => TransactionId::of(&transaction).await?,
+            None => TransactionId::UNKNOWN,
+        };
+        Ok((output, id))
+    };
+    let (output, id) = match worked.await {
+        Ok(done) => done,
         Err(error) => {
             if transaction.rollback().await.is_ok() {
                 connection.give_back();
             }
-            Err(UnitError::of_work(error))
+            return Err(UnitError::of_work(error));
         }
-    }
-}
+    };
 
-/// Commits, in one round trip, and says whether it really did.
-///
-/// A `COMMIT` of a transaction that the server has aborted is answered `ROLLBACK`, without an error,
-/// and tokio-postgres does not show the difference. So an empty-handed statement goes ahead of it,
-/// which fails in an aborted transaction. If it fails, the `COMMIT` behind it commits nothing.
-async fn commit(transaction: Transaction<'_>) -> Result<(), (Stage, tokio_postgres::Error)> {
-    let answers =
-        join(transaction.batch_execute("SELECT 1"), transaction.batch_execute("COMMIT")).await;
-    // Over one way or the other; dropped, it would send a `ROLLBACK` that the server complains of.
-    std::mem::forget(transaction);
-    match answers {
-        (Ok(()), Ok(())) => Ok(()),
-        (Err(error), _) if error.code().is_some() => Err((Stage::Work, error)),
-        (Err(error), _) | (Ok(()), Err(error)) => Err((Stage::Commit, error)),
+    let (stage, error) = match commit(transaction).await {
+        Ok(()) => {
+            connection.give_back();
+            return Ok(output);
+        }
+        Err((stage, error)) if keeps_session(&error) => {
+            connection.give_back();
+            return Err(UnitError::new(stage, error));
+        }
+        Err(lost) => lost,
+    };
+    // A source may have no other connection to ask with.
+    drop(connection);
+    let end = look_up.map(|limit| Instant::now() + limit);
+    match end.map(|end| unit.about.deadline.map_or(end, |deadline| deadline.min(end))) {
+        Some(end) if stage == Stage::Commit => match id.was_committed(source, end).await {
+            Some(true) => Ok(output),
+            Some(false) => Err(UnitError::new(Stage::Work, error)),
+            None => Err(UnitError::new(stage, error)),
+        },
+        _ => Err(UnitError::new(stage, error)),
     }
 }
 
 impl<C> Clone for Transactions<C> {
     fn clone(&self) -> Self {
-        Self { source: Arc::clone(&self.source), options: self.options }
+        Self { source: Arc::clone(&self.source), settings: self.settings }
     }
 }
 
@@ -134,7 +172,7 @@ impl<C: fmt::Debug> fmt::Debug for Transactions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transactions")
             .field("source", &self.source)
-            .field("options", &self.options)
+            .field("settings", &self.settings)
             .finish()
     }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use deadpool_postgres::{Manager, Object, Pool, PoolError, Runtime};
 use tokio::sync::Notify;
@@ -125,6 +126,31 @@ async fn a_commit_whose_outcome_is_unknown_is_repeated_only_if_that_does_no_harm
     told.outcome.unwrap();
     assert_eq!(runs.count(), 3);
     assert_eq!(cents(&side, 1).await, 500);
+}
+
+#[tokio::test]
+async fn a_lost_commit_can_be_looked_up() {
+    let Some(database) = Database::create().await else { return };
+    let (holder, side) = (database.side().await, database.side().await);
+    slow_commits(&holder).await;
+    // The pool has no second connection to ask with.
+    let manager = Manager::new(database.config(), NoTls);
+    let pool = Pool::builder(manager).max_size(1).runtime(Runtime::Tokio1).build().unwrap();
+    let transactions = Transactions::new(Deadpool(pool)).look_up_commits(Duration::from_secs(60));
+    let stack = ServiceBuilder::new().layer(retry(postgres())).service(transactions);
+    let runs = Runs::default();
+    let take = unit(&runs, |_, tx| Box::pin(async move { Ok(tx.batch_execute(TAKE).await?) }));
+    let end = async {
+        let committing = "query = 'COMMIT' AND wait_event_type = 'Lock'";
+        terminate(&side, wait_for(&side, committing).await).await;
+        holder.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+    };
+    let (told, ()) = tokio::join!(tell(stack.oneshot(take)), end);
+    assert_eq!(told.reasons(), [(ErrorClass::Transient, "admin_shutdown")]);
+    assert_eq!(told.failures[0].disposition, Disposition::NotProcessed, "the server said so");
+    told.outcome.unwrap();
+    assert_eq!(runs.count(), 2);
+    assert_eq!(cents(&side, 1).await, 900);
 }
 
 #[tokio::test]

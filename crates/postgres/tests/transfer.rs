@@ -121,7 +121,7 @@ async fn terminate_at_random(side: Client, stop: Arc<AtomicBool>) -> i64 {
 /// Not marked as idempotent, and without anything in the database that would notice a second time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_nothing() {
-    let Some(told) = transfer(false).await else { return };
+    let Some(told) = transfer(false, None).await else { return };
     assert!(!told.unknown.is_disjoint(&told.booked), "no answer was lost");
     assert!(!told.unknown.is_subset(&told.booked), "no commit was lost");
 }
@@ -129,7 +129,15 @@ async fn transfers_under_contention_and_terminated_backends_lose_and_duplicate_n
 /// With a unique id twice is as good as once, so nothing has to stay unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idempotent_transfers_are_all_done_once() {
-    let Some(told) = transfer(true).await else { return };
+    let Some(told) = transfer(true, None).await else { return };
+    assert!(told.unknown.is_empty());
+    assert_eq!(told.booked.len(), usize::try_from(TASKS * TRANSFERS).unwrap());
+}
+
+/// Without it too, if the server is asked what became of a lost commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfers_whose_lost_commits_are_looked_up_are_all_done_once() {
+    let Some(told) = transfer(false, Some(Duration::from_secs(60))).await else { return };
     assert!(told.unknown.is_empty());
     assert_eq!(told.booked.len(), usize::try_from(TASKS * TRANSFERS).unwrap());
 }
@@ -140,7 +148,7 @@ struct Told {
     booked: BTreeSet<i32>,
 }
 
-async fn transfer(idempotent: bool) -> Option<Told> {
+async fn transfer(idempotent: bool, look_up: Option<Duration>) -> Option<Told> {
     let database = Database::create().await?;
     let side = database.side().await;
     let unique = if idempotent { "UNIQUE" } else { "" };
@@ -151,8 +159,11 @@ async fn transfer(idempotent: bool) -> Option<Told> {
     let mut config = database.config_at(lossy(server).await);
     config.application_name("transfers");
     let source = tower_triage_postgres::Reconnect::new(config, tokio_postgres::NoTls);
-    let transactions = tower_triage_postgres::Transactions::new(source)
+    let mut transactions = tower_triage_postgres::Transactions::new(source)
         .options(TransactionOptions::new().isolation(IsolationLevel::Serializable));
+    if let Some(limit) = look_up {
+        transactions = transactions.look_up_commits(limit);
+    }
     let stack = ServiceBuilder::new()
         .layer(stubborn(postgres()))
         .concurrency_limit(8)
