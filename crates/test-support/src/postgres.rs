@@ -105,7 +105,7 @@ impl PostgresServer {
         if crash {
             let _ = self.control(&["-m", "immediate", "-w", "stop"]);
         }
-        running.end();
+        running.end(b"keep\n");
     }
 
     /// Starts it again, same data, same port.
@@ -113,16 +113,17 @@ impl PostgresServer {
     /// # Errors
     /// What the server said.
     pub fn resume(&mut self) -> Result<(), String> {
-        // `read` ends when the pipe closes, whoever closed it; without a last word the owner was
-        // killed, and nobody else removes the folder. A signal to the whole group must not end the
+        // `read` ends when the pipe closes, whoever closed it; without a last word nobody wants the
+        // data any more, because the owner is dropped or was killed. A signal to the whole group must not end the
         // shell before it has stopped the server.
         const SCRIPT: &str = r#"
             trap : INT TERM HUP
             "$0/pg_ctl" -D "$1/data" -w -l "$1/log" start >"$1/start" 2>&1 || { cat "$1/start" "$1/log"; exit 1; }
             echo running
             read -r last
-            "$0/pg_ctl" -D "$1/data" -m fast -w stop >/dev/null 2>&1
-            [ "$last" = keep ] || rm -rf "$1"
+            [ "$last" = keep ] && exec "$0/pg_ctl" -D "$1/data" -m fast -w stop >/dev/null 2>&1
+            "$0/pg_ctl" -D "$1/data" -m immediate -w stop >/dev/null 2>&1
+            rm -rf "$1"
         "#;
         let mut shell = self.programs.command("/bin/sh");
         let mut shell = shell
@@ -201,14 +202,16 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        self.stop(false);
+        if let Some(running) = self.running.take() {
+            running.end(b"");
+        }
     }
 }
 
 impl Running {
-    fn end(mut self) {
+    fn end(mut self, last: &[u8]) {
         if let Some(mut pipe) = self.pipe.take() {
-            let _ = pipe.write_all(b"keep\n");
+            let _ = pipe.write_all(last);
         }
         let _ = self.shell.wait();
     }

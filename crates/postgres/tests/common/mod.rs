@@ -173,9 +173,12 @@ pub(crate) async fn terminate(side: &Client, pid: i32) {
     assert!(gone.get::<_, bool>(0), "the backend did not end");
 }
 
-/// Returns when a backend is in the state that `condition` on `pg_stat_activity` describes.
+/// Returns when a backend of `side`'s database is in the state that `condition` on
+/// `pg_stat_activity` describes.
 pub(crate) async fn wait_for(side: &Client, condition: &str) -> i32 {
-    let look = format!("SELECT pid FROM pg_stat_activity WHERE {condition}");
+    let look = format!(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND {condition}"
+    );
     loop {
         if let Some(row) = side.query_opt(&look, &[]).await.unwrap() {
             return row.get(0);
