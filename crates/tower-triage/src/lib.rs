@@ -13,6 +13,7 @@
 //! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
 //! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
+//! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -43,6 +44,8 @@ struct ReadmeDoctests;
 mod ext;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
 pub mod preset;
 mod serving;
