@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_triage_core::{
     Backoff, Delays, Disposition, Elapsed, ErrorClass, Failure, HintMode, Refusal, RetryAfter,
-    RetryRule, ServerWord,
+    RetryRule, ServerWord, Vote,
 };
 
 use crate::policy::{ClassRule, RetryPolicy};
@@ -53,6 +53,8 @@ pub struct Progress {
     by_class: [u32; ErrorClass::ALL.len()],
     delays: [Delays; ErrorClass::ALL.len()],
     refreshed: bool,
+    /// A request that the peer refused unseen was sent again.
+    resent: bool,
 }
 
 impl Progress {
@@ -92,6 +94,9 @@ pub enum Decision {
     /// opened a breaker below, which would refuse after the wait as well. (Unless there is another
     /// way: a fallback below for refusals, another key, another endpoint.)
     Ask,
+    /// Send it again at once, as if this attempt had not been: nothing saw it, and the policy
+    /// [resends](RetryPolicy::resend_unseen) such requests. Neither attempts nor budget are asked.
+    Resend,
     /// Return the failure.
     Stop(Refusal),
 }
@@ -111,8 +116,34 @@ impl RetryPolicy {
         failure: &Failure,
         u: f64,
     ) -> Decision {
+        if self.resends(facts, progress, failure) {
+            return Decision::Resend;
+        }
         progress.count(failure.class);
         self.again(facts, progress, failure, u).unwrap_or_else(Decision::Stop)
+    }
+
+    /// Is a request that nothing has seen sent again at once and uncounted (gRPC A6, transparent
+    /// retries)? So it is under a policy with [`resend_unseen`](Self::resend_unseen), if the failure
+    /// says nothing of the peer either: always where the request never left us; once, and only
+    /// before any other failure, where the peer vouches that it was refused unseen.
+    pub fn resends(&self, facts: &Facts, progress: &mut Progress, failure: &Failure) -> bool {
+        let unseen = self.resends_unseen()
+            && failure.class == ErrorClass::Transient
+            && failure.vote == Vote::Ignore
+            && failure.server != ServerWord::Forbidden
+            && facts.replayable.is_ok()
+            && !facts.committed
+            && facts.time_left.is_none_or(|left| !left.is_zero());
+        match failure.disposition {
+            Disposition::NotSent => unseen,
+            Disposition::NotProcessed if progress.attempts > 0 || progress.resent => false,
+            Disposition::NotProcessed => {
+                progress.resent = unseen;
+                unseen
+            }
+            Disposition::MaybeProcessed | Disposition::Processed => false,
+        }
     }
 
     /// Would the very same request be sent again after `failure`, with attempts and budget left?
@@ -130,7 +161,10 @@ impl RetryPolicy {
     #[must_use]
     pub fn would_retry(&self, failure: &Failure, facts: &Facts) -> bool {
         let decision = self.decide(facts, &mut Progress::default(), failure, 0.0);
-        matches!(decision, Decision::Again { refresh: false, .. } | Decision::Ask)
+        matches!(
+            decision,
+            Decision::Again { refresh: false, .. } | Decision::Ask | Decision::Resend
+        )
     }
 
     /// Is a failure like this one repeated at all, by its class or the server's word alone?

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use crate::budget::Spending;
 use crate::decision::{Decision, Facts, Progress};
 use crate::nudge::Nudge;
 use crate::pause::Pause;
+use crate::policy::RetryPlan;
 use crate::refresh::Refresh;
 use crate::replay::{Attempt, Release, Replay};
+use crate::request_policy::RequestPolicy;
 use crate::service::Stock;
 use crate::span::AttemptSpan;
 
@@ -81,6 +84,8 @@ pub(crate) struct About {
     pub(crate) repeatable: bool,
     pub(crate) unit_of_work: bool,
     pub(crate) deadline: Option<Instant>,
+    /// Its own policy, if it has one.
+    pub(crate) policy: Option<Arc<dyn RequestPolicy>>,
 }
 
 type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Error>;
@@ -225,6 +230,10 @@ where
         Self { core, about, spending, kept, span, later: None }
     }
 
+    fn plan(&self) -> &RetryPlan {
+        self.about.policy.as_ref().map_or(&self.core.plan, |policy| policy.plan())
+    }
+
     fn time_left(&self) -> Option<Duration> {
         self.about.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
@@ -237,7 +246,7 @@ where
             replayable: match &self.kept {
                 Ok(kept) => self.core.replay.ready(kept),
                 // One attempt was asked for: that is the reason to give.
-                Err(_) if self.core.plan.max_attempts() == Some(1) => Ok(()),
+                Err(_) if self.plan().max_attempts() == Some(1) => Ok(()),
                 Err(why) => Err(why),
             },
             // An outcome is judged here before anything of it reaches the caller.
@@ -279,12 +288,21 @@ where
         };
         self.note(failure, outcome.as_ref());
         let facts = self.facts();
-        let core = &self.core;
+        let regarded = self.about.policy.as_ref().map_or(failure, |policy| policy.regard(failure));
+        let u = self.core.random.unit();
+        let mut progress = self.later.get_or_insert_default().progress;
+        let decision = match self.plan().resends(&facts, &mut progress, &failure) {
+            true => Decision::Resend,
+            false => self.plan().decide(&facts, &mut progress, &regarded, u),
+        };
+        let repeats = self.plan().repeats(&regarded);
         let later = self.later.get_or_insert_default();
-        let decision = core.plan.decide(&facts, &mut later.progress, &failure, core.random.unit());
+        later.progress = progress;
         later.keeps = decision == Decision::Ask;
-        let verdict = Verdict::Failure(failure);
-        core.budget.observe(&mut self.spending, &verdict, core.plan.repeats(&failure));
+        if decision != Decision::Resend {
+            let verdict = Verdict::Failure(regarded);
+            self.core.budget.observe(&mut self.spending, &verdict, repeats);
+        }
         match self.prepare(decision, failure, outcome.as_ref()) {
             Ok((attempt, hinted)) => {
                 self.set_aside(failure, outcome);
@@ -323,16 +341,18 @@ where
         let core = &self.core;
         let (wait, hinted, refresh) = match decision {
             Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
-            Decision::Ask => (Duration::ZERO, false, false),
+            Decision::Ask | Decision::Resend => (Duration::ZERO, false, false),
             Decision::Stop(why) => return Err(why),
         };
         if core.is_shut_down() {
             return Err(Refusal::Shutdown);
         }
         let kept = self.kept.as_mut().map_err(|why| Refusal::NotReplayable(why))?;
-        core.budget
-            .ask(&mut self.spending, &failure, core.budget_now())
-            .map_err(|_| Refusal::BudgetExhausted)?;
+        if decision != Decision::Resend {
+            core.budget
+                .ask(&mut self.spending, &failure, core.budget_now())
+                .map_err(|_| Refusal::BudgetExhausted)?;
+        }
 
         let later = self.later.get_or_insert_default();
         let attempt = Attempt {
@@ -362,7 +382,7 @@ where
             action = "retry",
             operation = self.about.operation.as_str(),
             attempt = number,
-            max_attempts = self.core.plan.max_attempts(),
+            max_attempts = self.plan().max_attempts(),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             error.r#type = class.as_str(),
             reason,

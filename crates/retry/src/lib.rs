@@ -116,6 +116,7 @@ mod pause;
 mod policy;
 mod refresh;
 mod replay;
+mod request_policy;
 mod service;
 mod span;
 mod sync;
@@ -128,6 +129,7 @@ pub use self::{
     policy::{ClassRule, RetryPlan, RetryPolicy},
     refresh::{NoRefresh, Refresh, RefreshFn},
     replay::{Attempt, ByClone, Never, Release, Releasing, Replay, ReplayFn, replay_fn},
+    request_policy::RequestPolicy,
     service::Retry,
 };
 

@@ -101,6 +101,7 @@ pub struct RetryPolicy {
     retry_at_hint_cap: bool,
     honour_exhausted: bool,
     keep_unrepeatable: bool,
+    resend_unseen: bool,
 }
 
 impl Default for RetryPolicy {
@@ -120,6 +121,7 @@ impl Default for RetryPolicy {
             retry_at_hint_cap: false,
             honour_exhausted: true,
             keep_unrepeatable: true,
+            resend_unseen: false,
         }
     }
 }
@@ -254,6 +256,16 @@ impl RetryPolicy {
         self
     }
 
+    /// Sends a request again at once that nothing has seen: it never left us, or the peer refused it
+    /// before anybody looked at it. That costs neither an attempt nor budget (gRPC A6, transparent
+    /// retries; there also under a policy that repeats nothing else). Default: no, it is repeated
+    /// like other failures of its class.
+    #[must_use]
+    pub const fn resend_unseen(mut self, resend: bool) -> Self {
+        self.resend_unseen = resend;
+        self
+    }
+
     /// Checks every value.
     ///
     /// # Errors
@@ -329,7 +341,13 @@ impl RetryPolicy {
     /// kept.
     #[must_use]
     pub fn keeps(&self, repeatable: bool) -> bool {
-        self.attempts != Some(1) && (repeatable || self.keep_unrepeatable)
+        (self.attempts != Some(1) || self.resend_unseen) && (repeatable || self.keep_unrepeatable)
+    }
+
+    /// Are requests that nothing has seen sent again at once, uncounted?
+    #[must_use]
+    pub const fn resends_unseen(&self) -> bool {
+        self.resend_unseen
     }
 }
 

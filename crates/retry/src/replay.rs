@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower_triage_core::Failure;
 
+use crate::request_policy::RequestPolicy;
+
 /// The attempt that is about to be made, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -44,6 +46,12 @@ pub trait Replay<Req> {
     type Sent;
     /// What is kept of a request, to make further ones from it.
     type Kept;
+
+    /// The policy by which `request` is repeated, where that is not the layer's. Asked before it is
+    /// kept. Default: the layer's.
+    fn policy(&self, _request: &Req) -> Option<Arc<dyn RequestPolicy>> {
+        None
+    }
 
     /// Splits a request into the one to send now and what is kept of it, or says why nothing is.
     fn keep(&self, request: Req) -> (Self::Sent, Result<Self::Kept, &'static str>);
@@ -216,6 +224,10 @@ impl<P, F> Releasing<P, F> {
 impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
     type Sent = P::Sent;
     type Kept = P::Kept;
+
+    fn policy(&self, request: &Req) -> Option<Arc<dyn RequestPolicy>> {
+        self.replay.policy(request)
+    }
 
     fn keep(&self, request: Req) -> (P::Sent, Result<P::Kept, &'static str>) {
         self.replay.keep(request)

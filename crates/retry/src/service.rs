@@ -80,15 +80,20 @@ where
         let scope = Scope::join();
         let core = self.stock.clone();
         let rules = core.classifier.rules();
+        let policy = core.replay.policy(&request);
+        let plan = policy.as_ref().map_or(&core.plan, |policy| policy.plan());
+        let keeps = plan.keeps(rules.repeatable(&request));
+        let deadline = Core::<R, P, N, F>::deadline(plan, rules.deadline(&request));
         let about = About {
             operation: rules.operation(&request),
             repeatable: rules.repeatable(&request),
             unit_of_work: rules.unit_of_work(&request),
-            deadline: core.deadline(rules.deadline(&request)),
+            deadline,
+            policy,
         };
         let spending = core.budget.begin(core.budget_now());
 
-        let (request, kept) = if core.plan.keeps(about.repeatable) {
+        let (request, kept) = if keeps {
             core.replay.keep(request)
         } else {
             (core.replay.once(request), Err("the policy keeps no request like this one"))
