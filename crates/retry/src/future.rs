@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -84,8 +83,8 @@ pub(crate) struct About {
     pub(crate) repeatable: bool,
     pub(crate) unit_of_work: bool,
     pub(crate) deadline: Option<Instant>,
-    /// Its own policy, if it has one.
-    pub(crate) policy: Option<Arc<dyn RequestPolicy>>,
+    /// The place of its own policy, if it has one.
+    pub(crate) policy: Option<usize>,
 }
 
 type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Error>;
@@ -230,8 +229,22 @@ where
         Self { core, about, spending, kept, span, later: None }
     }
 
+    /// The request's own policy, if it has one.
+    fn own_policy(&self) -> Option<&dyn RequestPolicy> {
+        self.core.replay.policy_at(self.about.policy?)
+    }
+
     fn plan(&self) -> &RetryPlan {
-        self.about.policy.as_ref().map_or(&self.core.plan, |policy| policy.plan())
+        self.own_policy().map_or(&self.core.plan, RequestPolicy::plan)
+    }
+
+    /// The failure as the request's policy sees it.
+    fn regard(&self, failure: Failure, outcome: Result<&S::Response, &S::Error>) -> Failure {
+        let Some(policy) = self.own_policy() else { return failure };
+        let mut regarded = policy.regard(failure);
+        let hint = || self.core.replay.hint(outcome.ok()?);
+        regarded.retry_after = regarded.retry_after.or_else(hint);
+        regarded
     }
 
     fn time_left(&self) -> Option<Duration> {
@@ -288,7 +301,7 @@ where
         };
         self.note(failure, outcome.as_ref());
         let facts = self.facts();
-        let regarded = self.about.policy.as_ref().map_or(failure, |policy| policy.regard(failure));
+        let regarded = self.regard(failure, outcome.as_ref());
         let u = self.core.random.unit();
         let mut progress = self.later.get_or_insert_default().progress;
         let decision = match self.plan().resends(&facts, &mut progress, &failure) {

@@ -14,6 +14,7 @@ use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::refresh::Refresh;
 use crate::replay::{Release, Replay};
+use crate::request_policy::RequestPolicy;
 use crate::span::AttemptSpan;
 
 /// The service that [`RetryLayer`](crate::RetryLayer) makes. Types of response and error are the
@@ -81,7 +82,8 @@ where
         let core = self.stock.clone();
         let rules = core.classifier.rules();
         let policy = core.replay.policy(&request);
-        let plan = policy.as_ref().map_or(&core.plan, |policy| policy.plan());
+        let own = policy.and_then(|place| core.replay.policy_at(place));
+        let plan = own.map_or(&core.plan, RequestPolicy::plan);
         let keeps = plan.keeps(rules.repeatable(&request));
         let deadline = Core::<R, P, N, F>::deadline(plan, rules.deadline(&request));
         let about = About {
