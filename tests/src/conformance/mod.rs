@@ -3,6 +3,7 @@
 mod backoff;
 mod circuit_breaker;
 mod classification;
+mod grpc_retry;
 mod report;
 mod retry_budget;
 
@@ -57,23 +58,19 @@ fn protocol(kind: &str, row: &Value) -> Outcome {
         "time_refill",
         "config_validation",
     ];
-    const GRPC: [&str; 8] = [
-        "sequence",
-        "throttle_ops",
-        "max_attempts",
-        "config_validation",
-        "config_conversion",
-        "buffer",
-        "hedging",
-        "deadline",
-    ];
     const ADAPTIVE: &str = "adaptive_";
-    if !(AWS.contains(&kind) || GRPC.contains(&kind) || kind.starts_with(ADAPTIVE)) {
+    // Both files have configurations to check; gRPC's rows name the field.
+    if grpc_retry::TYPES.contains(&kind)
+        && (kind != "config_validation" || row["field"].is_string())
+    {
+        return grpc_retry::run(kind, row);
+    }
+    if !(AWS.contains(&kind) || kind.starts_with(ADAPTIVE)) {
         return Outcome::fail("a known type", kind);
     }
-    if kind == "hedging" || kind.starts_with(ADAPTIVE) || row["optional"] == Value::Bool(true) {
+    if kind.starts_with(ADAPTIVE) || row["optional"] == Value::Bool(true) {
         return Outcome::skip("optional: no layer has to implement it");
     }
 
-    Outcome::skip("AWS and gRPC retry modes: not built yet")
+    Outcome::skip("AWS retry mode: not built yet")
 }
