@@ -136,8 +136,9 @@ impl Default for AttemptLimit {
 
 /// A checked policy of one method: made by [`A6Policy::build`], or by [`MethodPolicy::none`].
 ///
-/// Besides its codes it repeats what no server has seen, at once and without counting it
-/// (transparent retries): always, if it never left us; once, if the server refused the stream.
+/// Besides its codes it repeats what no server has seen, without counting it (transparent retries):
+/// what never left us, at once and then ever more slowly, up to a hundred times; and once what the
+/// server refused ([`RetryPolicy::resend`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MethodPolicy {
     plan: RetryPlan,

@@ -304,15 +304,16 @@ where
         let regarded = self.regard(failure, outcome.as_ref());
         let u = self.core.random.unit();
         let mut progress = self.later.get_or_insert_default().progress;
-        let decision = match self.plan().resends(&facts, &mut progress, &failure) {
-            true => Decision::Resend,
-            false => self.plan().decide(&facts, &mut progress, &regarded, u),
+        let decision = match self.plan().resend(&facts, &mut progress, &failure, u) {
+            Some(wait) => Decision::Resend { wait },
+            None => self.plan().decide(&facts, &mut progress, &regarded, u),
         };
+        let counts = !matches!(decision, Decision::Resend { .. });
         let repeats = self.plan().repeats(&regarded);
         let later = self.later.get_or_insert_default();
         later.progress = progress;
         later.keeps = decision == Decision::Ask;
-        if decision != Decision::Resend {
+        if counts {
             let verdict = Verdict::Failure(regarded);
             self.core.budget.observe(&mut self.spending, &verdict, repeats);
         }
@@ -354,14 +355,15 @@ where
         let core = &self.core;
         let (wait, hinted, refresh) = match decision {
             Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
-            Decision::Ask | Decision::Resend => (Duration::ZERO, false, false),
+            Decision::Resend { wait } => (wait, false, false),
+            Decision::Ask => (Duration::ZERO, false, false),
             Decision::Stop(why) => return Err(why),
         };
         if core.is_shut_down() {
             return Err(Refusal::Shutdown);
         }
         let kept = self.kept.as_mut().map_err(|why| Refusal::NotReplayable(why))?;
-        if decision != Decision::Resend {
+        if !matches!(decision, Decision::Resend { .. }) {
             core.budget
                 .ask(&mut self.spending, &failure, core.budget_now())
                 .map_err(|_| Refusal::BudgetExhausted)?;

@@ -256,10 +256,10 @@ impl RetryPolicy {
         self
     }
 
-    /// Sends a request again at once that nothing has seen: it never left us, or the peer refused it
-    /// before anybody looked at it. That costs neither an attempt nor budget (gRPC A6, transparent
-    /// retries; there also under a policy that repeats nothing else). Default: no, it is repeated
-    /// like other failures of its class.
+    /// Sends a request again that nothing has seen: it never left us, or the peer refused it before
+    /// anybody looked at it. That costs neither an attempt nor budget (gRPC A6, transparent retries;
+    /// there also under a policy that repeats nothing else); see [`resend`](Self::resend) for how
+    /// often. Default: no, it is repeated like other failures of its class.
     #[must_use]
     pub const fn resend_unseen(mut self, resend: bool) -> Self {
         self.resend_unseen = resend;
@@ -344,7 +344,7 @@ impl RetryPolicy {
         (self.attempts != Some(1) || self.resend_unseen) && (repeatable || self.keep_unrepeatable)
     }
 
-    /// Are requests that nothing has seen sent again at once, uncounted?
+    /// Are requests that nothing has seen sent again, uncounted?
     #[must_use]
     pub const fn resends_unseen(&self) -> bool {
         self.resend_unseen
