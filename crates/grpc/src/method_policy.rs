@@ -159,15 +159,16 @@ impl MethodPolicy {
     }
 
     /// Nothing is repeated but what no server has seen.
-    ///
-    /// # Errors
-    /// None.
-    pub(crate) fn none() -> Result<Self, ConfigError> {
-        Self::new(1, None, CodeSet::default())
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(1, None, CodeSet::default()).expect("one attempt without waits is a policy")
     }
 
-    /// The whole call, waits included, gets this much time, if the caller gives it no less.
-    pub(crate) fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+    /// The whole call, waits included, gets this much time, unless the caller gives it less.
+    ///
+    /// # Errors
+    /// If it is zero.
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
         self.plan = self.plan.into_policy().deadline(timeout).build()?;
         self.timeout = Some(timeout);
         Ok(self)

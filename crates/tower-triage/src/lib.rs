@@ -12,6 +12,7 @@
 //! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
 //! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
+//! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -40,6 +41,8 @@
 struct ReadmeDoctests;
 
 mod ext;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]

@@ -61,9 +61,9 @@ fn method_policy(method: &Object, limit: AttemptLimit) -> Result<MethodPolicy, C
         (Some(policy), None) => retry_policy(object("retryPolicy", policy)?)?.build(limit),
         (None, Some(policy)) => {
             check_hedging(object("hedgingPolicy", policy)?)?;
-            MethodPolicy::none()
+            Ok(MethodPolicy::none())
         }
-        (None, None) => MethodPolicy::none(),
+        (None, None) => Ok(MethodPolicy::none()),
     }?;
     match present(method, "timeout") {
         None => Ok(policy),

@@ -1,4 +1,5 @@
-//! `shop.Orders`, as `tonic-prost-build` would make it of a service with one method of each kind.
+// `shop.Orders`, as `tonic-prost-build` would make it of a service with one method of each kind. The
+// README includes it too.
 
 use std::future::Future;
 use std::pin::Pin;
