@@ -65,6 +65,12 @@ struct Till {
     placed: Vec<u32>,
 }
 
+impl Till {
+    fn ok(&self) -> usize {
+        self.by_code.get("OK").copied().unwrap_or(0)
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (warehouse, address) = Warehouse::open().await?;
@@ -102,26 +108,20 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut number = 0;
     for (mood, calls) in STORY {
         warehouse.enter(mood);
-        let before = {
-            let book = warehouse.book();
-            (book.calls, book.repeated)
-        };
-        let ok_before = till.by_code.get("OK").copied().unwrap_or(0);
+        let before = (warehouse.totals(), till.ok());
         for _ in 0..calls {
             number += 1;
             call(&mut client, number, &mut till).await;
         }
-        let book = warehouse.book();
-        let ok = till.by_code.get("OK").copied().unwrap_or(0) - ok_before;
+        let ((attempts, repeated), ok) = before;
+        let (attempts, repeated, ok) =
+            (warehouse.totals().0 - attempts, warehouse.totals().1 - repeated, till.ok() - ok);
         println!(
-            "{:<28}{calls:>7}{ok:>7}{:>9}{:>10}{:>10}{:>9.0}",
+            "{:<28}{calls:>7}{ok:>7}{:>9}{attempts:>10}{repeated:>10}{:>9.0}",
             mood.name(),
             calls as usize - ok,
-            book.calls - before.0,
-            book.repeated - before.1,
             tokens.level(Duration::ZERO),
         );
-        drop(book);
         // The next chapter begins when the circuit would let a probe through.
         tokio::time::sleep(circuit.time_to_next_probe().unwrap_or_default()).await;
     }
@@ -191,7 +191,7 @@ fn differences(
             differences.push(format!("{what}: {one} and {other}"));
         }
     };
-    let ok = till.by_code.get("OK").copied().unwrap_or(0);
+    let ok = till.ok();
     check("calls and answers", calls, till.by_code.values().sum());
     let unavailable = till.by_code.get("UNAVAILABLE").copied().unwrap_or(0);
     check("answers that are neither OK nor UNAVAILABLE", calls - ok - unavailable, 0);

@@ -88,6 +88,12 @@ impl Warehouse {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls, and how many of them were not the first of theirs.
+    pub(crate) fn totals(&self) -> (usize, usize) {
+        let book = self.book();
+        (book.calls, book.repeated)
+    }
+
     /// Writes the call down, and says what becomes of it.
     fn admit(&self, request: &Request<Order>) -> Result<(), Status> {
         let mut book = self.book();

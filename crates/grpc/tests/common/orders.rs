@@ -1,7 +1,6 @@
 // `shop.Orders`, as `tonic-prost-build` would make it of a service with one method of each kind. The
 // README includes it too.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -175,26 +174,14 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let call = Call(Arc::clone(&self.inner));
-        Box::pin(answer(call, request))
-    }
-}
-
-fn answer<T, B>(
-    call: Call<T>,
-    request: http::Request<B>,
-) -> impl Future<Output = Result<http::Response<tonic::body::Body>, std::convert::Infallible>> + Send
-where
-    T: Orders,
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    async move {
-        let mut grpc = tonic::server::Grpc::new(ProstCodec::<Order, Order>::default());
-        Ok(match request.uri().path() {
-            "/shop.Orders/Get" => grpc.unary(call, request).await,
-            "/shop.Orders/Watch" => grpc.server_streaming(call, request).await,
-            "/shop.Orders/Chat" => grpc.streaming(call, request).await,
-            _ => Status::unimplemented("").into_http(),
+        Box::pin(async move {
+            let mut grpc = tonic::server::Grpc::new(ProstCodec::<Order, Order>::default());
+            Ok(match request.uri().path() {
+                "/shop.Orders/Get" => grpc.unary(call, request).await,
+                "/shop.Orders/Watch" => grpc.server_streaming(call, request).await,
+                "/shop.Orders/Chat" => grpc.streaming(call, request).await,
+                _ => Status::unimplemented("").into_http(),
+            })
         })
     }
 }
