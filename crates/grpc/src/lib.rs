@@ -62,7 +62,7 @@
 //! | class of a code | the table above | [`GrpcRulesExt::code`], [`GrpcRulesExt::success`] |
 //! | repeatable | nothing | [`GrpcRulesExt::repeatable`] |
 //! | deadline | `grpc-timeout`, or the extension [`Deadline`] | |
-//! | headers held back for the first frame | 50 ms | [`PeekLayer::wait`] |
+//! | headers held back for the first frame | 100 ms | [`PeekLayer::wait`] |
 //! | attempts of a policy | 5 at most | [`AttemptLimit`] |
 //! | time to wait, told by a rejection | `RetryInfo`, no pushback | [`Unavailable::pushback`] |
 //!

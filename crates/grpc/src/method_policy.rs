@@ -231,3 +231,114 @@ impl RequestPolicy for MethodPolicy {
         failure.reclassified(LEFT).server(server)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{all, failure_of};
+    use proptest::prelude::*;
+    use tower_triage_core::RetryAfter;
+    use tower_triage_retry::{Decision, Facts, Progress};
+
+    fn policy(codes: &[Code]) -> MethodPolicy {
+        let policy = A6Policy { retryable_codes: codes.to_vec(), ..A6Policy::default() };
+        policy.build(AttemptLimit::default()).unwrap()
+    }
+
+    /// What becomes of the first attempt of a call that nobody marked.
+    fn decide(policy: &MethodPolicy, failure: Failure) -> Decision {
+        let facts = Facts { repeatable: false, unit_of_work: false, ..Facts::default() };
+        let seen = policy.regard(failure);
+        policy.plan().decide(&facts, &mut Progress::default(), &seen, 0.5)
+    }
+
+    #[test]
+    fn its_codes_are_repeated_and_no_others() {
+        for listed in all().skip(1) {
+            let policy = policy(&[listed]);
+            for code in all().skip(1) {
+                let decision = decide(&policy, failure_of(code).unwrap());
+                let again = matches!(decision, Decision::Again { .. });
+                assert_eq!(again, code == listed, "{code:?} under {listed:?}: {decision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn failures_of_the_transport_have_codes_too() {
+        let policy = policy(&[Code::Unavailable]);
+        let again = |failure| matches!(decide(&policy, failure), Decision::Again { .. });
+        let failure = |class| Failure::new(class).reason("some reason");
+        assert!(again(failure(ErrorClass::Transient)));
+        assert!(!again(failure(ErrorClass::Timeout)));
+        assert!(!again(failure(ErrorClass::Internal)));
+        // It says UNAVAILABLE to the caller, but it is our own.
+        assert!(!again(failure(ErrorClass::Rejected)));
+    }
+
+    #[test]
+    fn only_the_servers_own_no_is_one() {
+        let policy = policy(&[Code::Unavailable, Code::ResourceExhausted]);
+        let exhausted = failure_of(Code::ResourceExhausted).unwrap();
+        let no_hint = exhausted.server(ServerWord::Forbidden).reason(NO_HINT);
+        assert!(matches!(decide(&policy, no_hint), Decision::Again { .. }));
+        let pushed_back = exhausted.server(ServerWord::Forbidden);
+        assert!(matches!(decide(&policy, pushed_back), Decision::Stop(_)));
+        // It counts for the throttle, whatever the code.
+        let other = failure_of(Code::NotFound).unwrap().server(ServerWord::Forbidden);
+        assert_eq!(policy.regard(other).server, ServerWord::Forbidden);
+        // What is not listed and what our own deadline ended does not.
+        assert_eq!(policy.regard(failure_of(Code::NotFound).unwrap()).server, ServerWord::Silent);
+        let late = Elapsed::deadline(Duration::from_secs(1)).failure();
+        assert_eq!(policy.regard(late).server, ServerWord::Silent);
+        assert_eq!(MethodPolicy::none().regard(no_hint).server, ServerWord::Silent);
+    }
+
+    #[test]
+    fn waits_grow_to_the_longest_and_are_jittered_by_a_fifth() {
+        let policy = A6Policy {
+            max_attempts: 6,
+            initial_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_millis(500),
+            ..A6Policy::default()
+        };
+        let built = policy.build(AttemptLimit::of(6)).unwrap();
+        let at = |u: f64| {
+            let waits = built.backoff().unwrap().iter(move || u).take(5);
+            waits.map(|wait| wait.as_millis()).collect::<Vec<_>>()
+        };
+        assert_eq!(at(0.5), [100, 200, 400, 500, 500]);
+        assert_eq!(at(0.0), [80, 160, 320, 400, 400]);
+        assert_eq!(at(0.999_999), [119, 239, 479, 599, 599]);
+        let shrinking = A6Policy { backoff_multiplier: 0.5, ..policy };
+        let built = shrinking.build(AttemptLimit::of(6)).unwrap();
+        let waits: Vec<Duration> = built.backoff().unwrap().iter(|| 0.5).take(3).collect();
+        assert_eq!(waits, [100, 50, 25].map(Duration::from_millis));
+    }
+
+    proptest! {
+        #[test]
+        fn any_policy_is_refused_or_works(
+            max_attempts: u32,
+            limit: u32,
+            initial in 0..u64::MAX,
+            max in 0..u64::MAX,
+            multiplier: f64,
+            u in 0.0..1.0_f64,
+        ) {
+            let policy = A6Policy {
+                max_attempts,
+                initial_backoff: Duration::from_nanos(initial),
+                max_backoff: Duration::from_nanos(max),
+                backoff_multiplier: multiplier,
+                retryable_codes: vec![Code::Unavailable],
+            };
+            let Ok(built) = policy.build(AttemptLimit::of(limit)) else { return Ok(()) };
+            prop_assert!(built.max_attempts() <= 1000 && built.max_attempts() <= max_attempts);
+            let longest = Duration::from_nanos(max).mul_f64(1.2) + Duration::from_nanos(1000);
+            prop_assert!(built.backoff().unwrap().iter(|| u).take(20).all(|wait| wait <= longest));
+            let hinted = failure_of(Code::Unavailable).unwrap().retry_after(RetryAfter::Never);
+            let _ = decide(&built, hinted);
+        }
+    }
+}

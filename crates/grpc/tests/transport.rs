@@ -22,7 +22,7 @@ use tower_triage_grpc::{GrpcErrors, GrpcReplay, GrpcRulesExt, ServiceConfig, grp
 
 use crate::common::orders::Order;
 use crate::common::{
-    Client, Scripted, bare_headers, channel, client, message, serve, serve_h2, status_headers,
+    Client, Scripted, bare_headers, channel, client, message, serve, serve_h2, soon, status_headers,
 };
 
 fn marked(address: SocketAddr) -> Client {
@@ -81,7 +81,7 @@ async fn a_refused_connection_was_not_sent() {
     let failure = failure(endpoint(address)).await;
     assert_eq!((failure.class, failure.disposition), (ErrorClass::Transient, Disposition::NotSent));
     assert_eq!((failure.vote, failure.reason), (Vote::Failure, "connection_refused"));
-    let status = unmarked(address).get(Order::new("17")).await.unwrap_err();
+    let status = soon(unmarked(address).get(Order::new("17"))).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
 }
 
@@ -106,7 +106,7 @@ async fn what_was_not_sent_is_repeated_also_unmarked() {
     });
     let channel = endpoint(address).connect_with_connector_lazy(connector);
     let mut client = client(grpc(), GrpcReplay::new(), channel);
-    assert_eq!(client.get(Order::new("17")).await.unwrap().into_inner(), Order::new("17"));
+    assert_eq!(soon(client.get(Order::new("17"))).await.unwrap().into_inner(), Order::new("17"));
     assert_eq!(attempts.load(Ordering::SeqCst), 3);
 }
 
@@ -130,10 +130,10 @@ async fn kf18_a_call_whose_fate_is_unknown_is_not_repeated_unmarked() {
         }
     })
     .await;
-    let status = unmarked(address).get(Order::new("17")).await.unwrap_err();
+    let status = soon(unmarked(address).get(Order::new("17"))).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     assert_eq!((*calls.lock().unwrap(), connections.load(Ordering::SeqCst)), (1, 1));
-    assert!(marked(address).get(Order::new("17")).await.is_err());
+    assert!(soon(marked(address).get(Order::new("17"))).await.is_err());
     assert_eq!(*calls.lock().unwrap(), 4);
 }
 
@@ -163,7 +163,7 @@ async fn a_peer_that_drops_every_connection_is_not_stormed() {
     let mut client = client(grpc(), GrpcReplay::new().service_config(config), channel(address));
     let mut request = tonic::Request::new(Order::new("17"));
     request.set_timeout(Duration::from_millis(500));
-    let status = client.get(request).await.unwrap_err();
+    let status = soon(client.get(request)).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     // 0, 10, 20, 40, .. ms, each no less than half of it.
     assert!(connections.load(Ordering::SeqCst) < 20);
@@ -194,7 +194,7 @@ async fn tonics_own_timeout_is_a_timeout() {
     assert_eq!(failure.disposition, Disposition::MaybeProcessed);
     // tonic itself would say CANCELLED.
     let mut client = client(grpc(), GrpcReplay::new(), slow.connect_lazy());
-    let status = client.get(Order::new("17")).await.unwrap_err();
+    let status = soon(client.get(Order::new("17"))).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
 }
 
@@ -225,7 +225,7 @@ async fn refusing(reason: Reason, times: usize) -> (SocketAddr, Arc<Mutex<Vec<Op
 #[tokio::test]
 async fn a_refused_stream_is_repeated_also_unmarked() {
     let (address, headers) = refusing(Reason::REFUSED_STREAM, 2).await;
-    assert!(unmarked(address).get(Order::new("17")).await.is_ok());
+    assert!(soon(unmarked(address).get(Order::new("17"))).await.is_ok());
     assert_eq!(*headers.lock().unwrap(), [None, Some("1".into()), Some("2".into())]);
 }
 
@@ -245,15 +245,15 @@ async fn a_refused_stream_is_resent_once_and_uncounted_under_a_policy() {
 #[tokio::test]
 async fn other_resets_are_repeated_only_if_marked() {
     let (address, headers) = refusing(Reason::INTERNAL_ERROR, 1).await;
-    assert!(marked(address).get(Order::new("17")).await.is_ok());
+    assert!(soon(marked(address).get(Order::new("17"))).await.is_ok());
     assert_eq!(headers.lock().unwrap().len(), 2);
 
     let (address, headers) = refusing(Reason::INTERNAL_ERROR, 1).await;
-    assert!(unmarked(address).get(Order::new("17")).await.is_err());
+    assert!(soon(unmarked(address).get(Order::new("17"))).await.is_err());
     assert_eq!(headers.lock().unwrap().len(), 1);
 
     let (address, headers) = refusing(Reason::PROTOCOL_ERROR, 1).await;
-    assert!(marked(address).get(Order::new("17")).await.is_err());
+    assert!(soon(marked(address).get(Order::new("17"))).await.is_err());
     assert_eq!(headers.lock().unwrap().len(), 1);
 }
 
@@ -276,7 +276,10 @@ async fn kf19_calls_survive_connections_that_are_shut_down_between_them() {
     .await;
     let mut client = marked(address);
     for _ in 0..10 {
-        assert_eq!(client.get(Order::new("17")).await.unwrap().into_inner(), Order::new("17"));
+        assert_eq!(
+            soon(client.get(Order::new("17"))).await.unwrap().into_inner(),
+            Order::new("17")
+        );
     }
     assert_eq!(connections.load(Ordering::SeqCst), 10);
 }
@@ -299,7 +302,10 @@ async fn kf19_calls_survive_idle_connections_that_are_cut() {
     .await;
     let mut client = marked(address);
     for _ in 0..5 {
-        assert_eq!(client.get(Order::new("17")).await.unwrap().into_inner(), Order::new("17"));
+        assert_eq!(
+            soon(client.get(Order::new("17"))).await.unwrap().into_inner(),
+            Order::new("17")
+        );
     }
     assert!(connections.load(Ordering::SeqCst) >= 1);
 }
@@ -333,7 +339,7 @@ async fn kf17_failed_calls_leave_nothing_behind() {
     });
     let mut client = marked(address);
     for _ in 0..1000 {
-        let status = client.get(Order::new("17")).await.unwrap_err();
+        let status = soon(client.get(Order::new("17"))).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
     }
     assert_eq!(accepted.load(Ordering::SeqCst), 1);

@@ -58,10 +58,10 @@ pub struct PeekLayer {
 }
 
 impl PeekLayer {
-    /// Waits for at most 50 ms.
+    /// Waits for at most 100 ms.
     #[must_use]
     pub const fn new() -> Self {
-        Self { wait: Duration::from_millis(50) }
+        Self { wait: Duration::from_millis(100) }
     }
 
     /// How long headers are held back until the first frame comes. Frames that a server sends

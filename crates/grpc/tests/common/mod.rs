@@ -159,3 +159,9 @@ pub fn client(
         .service(channel);
     orders::OrdersClient::new(tower::util::BoxCloneSyncService::new(stack))
 }
+
+/// What would hang fails instead.
+pub async fn soon<F: Future>(future: F) -> F::Output {
+    let limit = std::time::Duration::from_secs(20);
+    tokio::time::timeout(limit, future).await.expect("an answer within 20 s")
+}
