@@ -41,6 +41,9 @@ pub struct GrpcFacts<'a> {
     /// Was a message larger than a limit? Only who knows the limits knows: the status's text is not
     /// read.
     pub message_too_large: bool,
+    /// Has the time passed that the call was given? CANCELLED is then the server's word for it, and
+    /// means DEADLINE_EXCEEDED (tonic's servers say so).
+    pub deadline_passed: bool,
     /// The clock for hints that are dates.
     pub now: SystemTime,
 }
@@ -56,6 +59,7 @@ impl GrpcFacts<'_> {
             headers: &NO_HEADERS,
             trailers: None,
             message_too_large: false,
+            deadline_passed: false,
             now,
         }
     }
@@ -72,6 +76,10 @@ impl GrpcFacts<'_> {
             (Some(status), _) => (code_of_header(status.as_bytes()), self.headers),
             (None, Some(status)) => (code_of_header(status.as_bytes()), trailers),
             (None, None) => (code_of_http(self.http_status), self.headers),
+        };
+        let code = match code {
+            Code::Cancelled if self.deadline_passed => Code::DeadlineExceeded,
+            code => code,
         };
         let details = StatusDetails::of_headers(metadata);
         Said { code, metadata, details, too_large: self.message_too_large, now: self.now }
@@ -159,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::details::{DETAILS, with_retry_info};
+    use crate::wire::put_bytes;
     use base64::Engine as _;
     use http::{HeaderName, HeaderValue};
     use proptest::prelude::*;
@@ -223,6 +232,17 @@ mod tests {
         let hinted = failure(&[(STATUS, "8"), ("grpc-retry-pushback-ms", "0")]);
         assert_eq!(hinted.server, ServerWord::Silent);
         let refused = failure(&[(STATUS, "8"), ("grpc-retry-pushback-ms", "-1")]);
+        let quota = |more: &[(&'static str, &str)]| {
+            let mut any = Vec::new();
+            put_bytes(&mut any, 1, b"type.googleapis.com/google.rpc.QuotaFailure");
+            let mut status = Vec::new();
+            put_bytes(&mut status, 3, &any);
+            let details = base64::engine::general_purpose::STANDARD.encode(status);
+            failure(&[&[(STATUS, "8"), (DETAILS, details.as_str())], more].concat()).class
+        };
+        assert_eq!(quota(&[]), ErrorClass::Quota);
+        assert_eq!(quota(&[("grpc-retry-pushback-ms", "-1")]), ErrorClass::Quota);
+        assert_eq!(quota(&[("grpc-retry-pushback-ms", "5")]), ErrorClass::Throttled);
         assert_eq!(
             (refused.server, refused.reason),
             (ServerWord::Forbidden, "grpc_resource_exhausted")

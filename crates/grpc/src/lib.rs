@@ -38,6 +38,7 @@
 //! |---|---|---|---|
 //! | 0 OK | success | | success |
 //! | 1 CANCELLED | Cancelled | no | ignored |
+//! | 1 CANCELLED after the deadline | as 4 | | |
 //! | 2 UNKNOWN; codes that nobody registered | Unknown | no | failure |
 //! | 3, 5, 6, 7, 9, 11, 12 | Permanent | no | success |
 //! | 4 DEADLINE_EXCEEDED | Timeout | if repeatable | failure |

@@ -16,7 +16,7 @@ use tower_triage_http::{Deadline, Repeatable, RequestHead, UnitOfWork};
 use crate::code::{code_of, reason};
 use crate::decision::{GrpcFacts, STATUS};
 use crate::errors::GrpcErrors;
-use crate::peek::Peeked;
+use crate::peek::{DeadlinePassed, Peeked};
 use crate::request::Method;
 use crate::timeout::timeout_of;
 
@@ -161,7 +161,9 @@ pub(crate) fn facts<B>(response: &http::Response<B>) -> Option<GrpcFacts<'_>> {
         }
         _ => None,
     };
-    Some(GrpcFacts { http_status, headers, trailers, ..GrpcFacts::new(wall_clock()) })
+    let deadline_passed = response.extensions().get::<DeadlinePassed>().is_some();
+    let now = wall_clock();
+    Some(GrpcFacts { http_status, headers, trailers, deadline_passed, ..GrpcFacts::new(now) })
 }
 
 /// A proxy's page is no answer of gRPC, even with a 200.
@@ -204,6 +206,13 @@ impl<B> ClassifyResponse<http::Response<B>> for GrpcStatus {
 
 impl<B> Stamp<http::Response<B>> for GrpcStatus {}
 
+/// When the time of a call is up: by the mark of a layer above, or by what its caller tells the peer.
+pub(crate) fn deadline_of<B>(request: &http::Request<B>) -> Option<Instant> {
+    let marked = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
+    let told = || Instant::now().checked_add(timeout_of(request.headers())?);
+    marked.or_else(told)
+}
+
 /// Is the method of `request` one of `names`?
 fn is_one_of<B>(request: &http::Request<B>, names: &[Box<str>]) -> bool {
     !names.is_empty()
@@ -232,9 +241,7 @@ impl<B> Describe<http::Request<B>> for GrpcStatus {
     }
 
     fn deadline(&self, request: &http::Request<B>) -> Option<Instant> {
-        let marked = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
-        let told = || Instant::now().checked_add(timeout_of(request.headers())?);
-        marked.or_else(told)
+        deadline_of(request)
     }
 
     fn request_id(&self, request: &http::Request<B>) -> Option<Label> {

@@ -81,6 +81,8 @@ async fn read<B: Body<Data = Bytes, Error = Status> + Unpin>(mut body: B) -> Vec
     let mut frames = Vec::new();
     while let Some(frame) = body.frame().await {
         frames.push(match frame {
+            // Says nothing, and may be left out.
+            Ok(frame) if frame.data_ref().is_some_and(Bytes::is_empty) => continue,
             Ok(frame) => format!("{frame:?}"),
             Err(status) => status.message().to_owned(),
         });
@@ -112,9 +114,16 @@ proptest! {
         run(async {
             let response = through(&pieces, Duration::from_millis(wait)).await;
             let said = response.extensions().get::<Peeked>().cloned();
-            let first = pieces.iter().find(|piece| !matches!(piece, Piece::Later));
+            let says_nothing = |piece: &Piece| match piece {
+                Piece::Data(data) => data.is_empty(),
+                Piece::Later => true,
+                Piece::Trailers(_) | Piece::Error => false,
+            };
+            let first = pieces.iter().find(|piece| !says_nothing(piece));
+            let at_once = pieces.iter().take_while(|piece| says_nothing(piece));
+            let at_once = at_once.filter(|piece| matches!(piece, Piece::Later)).count() == 0;
             // Without a wait nothing is known of a first frame that is not there yet.
-            if wait > 0 || !matches!(pieces.first(), Some(Piece::Later)) {
+            if wait > 0 || at_once {
                 match first {
                     Some(Piece::Data(_)) => prop_assert!(said.is_none()),
                     Some(Piece::Trailers(_)) => {
@@ -153,8 +162,9 @@ async fn a_first_frame_that_does_not_come_is_not_waited_for_longer_than_asked() 
     });
     let layer = PeekLayer::new().wait(Duration::from_millis(70));
     let begun = tokio::time::Instant::now();
-    let response =
-        ServiceBuilder::new().layer(layer).service(peer).oneshot(Request::new(())).await.unwrap();
+    let stack = ServiceBuilder::new().layer(layer).service(peer);
+    let answer = tokio::time::timeout(Duration::from_secs(9), stack.oneshot(Request::new(())));
+    let response = answer.await.expect("an answer in time").unwrap();
     assert_eq!(begun.elapsed(), Duration::from_millis(70));
     assert!(response.extensions().get::<Peeked>().is_none());
     let outcome: Result<_, &Infallible> = Ok(&response);
@@ -179,4 +189,35 @@ async fn only_http2_is_looked_at() {
     let stack = ServiceBuilder::new().layer(PeekLayer::new()).service(peer);
     let response = stack.oneshot(Request::new(())).await.unwrap();
     assert!(response.extensions().get::<Peeked>().is_none());
+}
+
+/// A tonic server whose time for a call is up says CANCELLED.
+#[tokio::test(start_paused = true)]
+async fn cancelled_after_the_deadline_is_a_timeout() {
+    for (in_trailers, timeout, class) in [
+        (false, Some("1S"), ErrorClass::Timeout),
+        (true, Some("1S"), ErrorClass::Timeout),
+        (false, Some("3S"), ErrorClass::Cancelled),
+        (true, None, ErrorClass::Cancelled),
+    ] {
+        let peer = service_fn(move |_: Request<()>| async move {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let status = trailers(Some("1"));
+            let pieces = in_trailers.then(|| Piece::Trailers(Some("1".to_owned())));
+            let mut response = Response::new(Played(pieces.into_iter().collect()));
+            *response.version_mut() = Version::HTTP_2;
+            if !in_trailers {
+                *response.headers_mut() = status;
+            }
+            Ok::<_, Infallible>(response)
+        });
+        let mut request = Request::new(());
+        if let Some(timeout) = timeout {
+            request.headers_mut().insert("grpc-timeout", timeout.parse().unwrap());
+        }
+        let stack = ServiceBuilder::new().layer(PeekLayer::new()).service(peer);
+        let response = stack.oneshot(request).await.unwrap();
+        let outcome: Result<_, &Infallible> = Ok(&response);
+        assert_eq!(grpc().classify(outcome).failure().unwrap().class, class, "{timeout:?}");
+    }
 }

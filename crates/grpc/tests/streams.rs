@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -10,7 +11,9 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
-use tower_triage_grpc::{GrpcReplay, GrpcRulesExt, grpc};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_triage_core::{Classify, ErrorClass};
+use tower_triage_grpc::{GrpcReplay, GrpcRulesExt, PeekLayer, grpc};
 
 use crate::common::orders::{Order, OrderStream, Orders};
 use crate::common::{
@@ -87,6 +90,15 @@ async fn a_status_in_the_trailers_reaches_a_caller_who_does_not_repeat() {
     assert_eq!(status.metadata().get("x-key").unwrap(), "kept");
 }
 
+/// The class of the answer to a call straight through a peek.
+async fn class_at(address: std::net::SocketAddr) -> Option<ErrorClass> {
+    let stack = ServiceBuilder::new().layer(PeekLayer::new()).service(channel(address));
+    let request = http::Request::post("/shop.Orders/Get").body(tonic::body::Body::empty()).unwrap();
+    let response = soon(stack.oneshot(request)).await.unwrap();
+    let outcome: Result<_, &Infallible> = Ok(&response);
+    grpc().classify(outcome).failure().map(|failure| failure.class)
+}
+
 /// hyper ends such a body like any other; without a status it is no answer.
 #[tokio::test]
 async fn an_answer_without_a_status_is_no_success() {
@@ -95,18 +107,32 @@ async fn an_answer_without_a_status_is_no_success() {
         let _ = respond.send_response(bare_headers(), true).unwrap();
     })
     .await;
-    let rules = grpc();
-    let classifier = tower_triage_core::Classifier::new(rules);
-    let stack = tower::ServiceBuilder::new()
-        .layer(tower_triage_grpc::PeekLayer::new())
-        .service(channel(address));
-    let request = http::Request::post(format!("http://{address}/shop.Orders/Get"))
-        .body(tonic::body::Body::empty())
-        .unwrap();
-    let response = tower::ServiceExt::oneshot(stack, request).await.unwrap();
-    let outcome: Result<_, &std::convert::Infallible> = Ok(&response);
-    let verdict = classifier.judge(&tower_triage_core::Operation::EMPTY, outcome);
-    assert_eq!(verdict.failure().unwrap().class, tower_triage_core::ErrorClass::Unknown);
+    assert_eq!(class_at(address).await, Some(ErrorClass::Unknown));
+}
+
+#[tokio::test]
+async fn a_page_is_no_answer_also_with_a_200() {
+    let address = serve_h2(|_, request, mut respond| async move {
+        drain(request).await;
+        let page = http::Response::builder().header("content-type", "text/html");
+        let mut stream = respond.send_response(page.body(()).unwrap(), false).unwrap();
+        stream.send_data(Bytes::from_static(b"<h1>log in</h1>"), true).unwrap();
+    })
+    .await;
+    assert_eq!(class_at(address).await, Some(ErrorClass::Unknown));
+}
+
+/// Some peers put a frame without a byte between headers and trailers.
+#[tokio::test]
+async fn kf61_an_empty_frame_is_no_data() {
+    let address = serve_h2(|_, request, mut respond| async move {
+        drain(request).await;
+        let mut stream = respond.send_response(bare_headers(), false).unwrap();
+        stream.send_data(Bytes::new(), false).unwrap();
+        stream.send_trailers(status_headers(&[("grpc-status", "14")])).unwrap();
+    })
+    .await;
+    assert_eq!(class_at(address).await, Some(ErrorClass::Transient));
 }
 
 /// Streams what it is told to, and hands its callers' messages on.

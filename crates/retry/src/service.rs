@@ -84,11 +84,12 @@ where
         let policy = core.replay.policy(&request);
         let own = policy.and_then(|place| core.replay.policy_at(place));
         let plan = own.map_or(&core.plan, RequestPolicy::plan);
-        let keeps = plan.keeps(rules.repeatable(&request));
+        let repeatable = rules.repeatable(&request);
+        let keeps = plan.keeps(repeatable);
         let deadline = Core::<R, P, N, F>::deadline(plan, rules.deadline(&request));
         let about = About {
             operation: rules.operation(&request),
-            repeatable: rules.repeatable(&request),
+            repeatable,
             unit_of_work: rules.unit_of_work(&request),
             deadline,
             policy,

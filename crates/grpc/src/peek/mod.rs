@@ -16,6 +16,7 @@ use tower_triage_core::{ClassifyError, Failure, Operation};
 
 use crate::errors::GrpcErrors;
 use crate::request::Method;
+use crate::rules::deadline_of;
 
 /// Response extension: how an answer went on that did not begin with data. Left by a [`PeekLayer`].
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub enum Peeked {
     Failed(Failure),
 }
 
+/// Response extension: the answer came when the time of its call was up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeadlinePassed;
+
 /// Looks at the first frame of each answer whose status is not in the headers, and belongs at the
 /// bottom of a client's stack. The layers above then see a status in the trailers as they see one in
 /// the headers, while nothing was handed to the caller: it can still be repeated.
@@ -36,6 +41,8 @@ pub enum Peeked {
 /// - An answer that starts with data is passed on at once, and untouched. One that starts with
 ///   neither is passed on after [`wait`](Self::wait): a stream may begin late, and a stream in both
 ///   directions may wait for our first message.
+/// - A frame of data without a byte says nothing, and is left out.
+/// - CANCELLED after the call's deadline is marked as what it means: DEADLINE_EXCEEDED.
 /// - HTTP/2 only; elsewhere nothing is looked at.
 /// - Details that are no base64 are taken away, because tonic's client panics on them.
 /// - What goes wrong later, after the first message, belongs to the caller, who gets it unchanged. It
@@ -111,6 +118,7 @@ where
 
     fn call(&mut self, request: http::Request<ReqBody>) -> Self::Future {
         let operation = Method::of(&request).map_or(Operation::EMPTY, Method::operation);
-        PeekFuture::new(self.inner.call(request), operation, self.wait)
+        let deadline = deadline_of(&request);
+        PeekFuture::new(self.inner.call(request), operation, self.wait, deadline)
     }
 }

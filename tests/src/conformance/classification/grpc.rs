@@ -47,6 +47,7 @@ pub(super) fn judge(row: &Value) -> Result<Judged, String> {
     let mut answer = GrpcFacts::new(now(row)?);
     answer.http_status = u16::try_from(http_status).map_err(|error| error.to_string())?;
     answer.message_too_large = flag("message_size_limit");
+    answer.deadline_passed = input["deadline_remaining_ms"] == 0;
     match shape {
         "trailers_only" => answer.headers = &metadata,
         _ => answer.trailers = Some(&metadata),
