@@ -52,7 +52,7 @@
 //! | none, HTTP 429 502 503 504 | as 14 | | |
 //! | none, any other HTTP status, also 200 | as 2 | | |
 //!
-//! Repeatable is what carries the mark [`Repeatable`], or is named by [`GrpcRulesExt::repeatable`];
+//! Repeatable is what carries the mark [`Repeatable`], or is named by [`GrpcRulesExt::repeatable_methods`];
 //! under a [`ServiceConfig`] the codes of a method's own policy decide.
 //!
 //! # Defaults
@@ -61,7 +61,7 @@
 //! | operation | `package.Service/Method`, from [`tonic::GrpcMethod`] or the path | [`GrpcRulesExt::operation_by`] |
 //! | breaker key | the operation | [`GrpcRulesExt::key_by`] |
 //! | class of a code | the table above | [`GrpcRulesExt::code`], [`GrpcRulesExt::success`] |
-//! | repeatable | nothing | [`GrpcRulesExt::repeatable`] |
+//! | repeatable | nothing | [`GrpcRulesExt::repeatable_methods`] |
 //! | deadline | `grpc-timeout`, or the extension [`Deadline`] | |
 //! | headers held back for the first frame | 100 ms | [`PeekLayer::wait`] |
 //! | attempts of a policy | 5 at most | [`AttemptLimit`] |

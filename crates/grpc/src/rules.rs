@@ -34,7 +34,7 @@ pub type GrpcRules<Q = GrpcErrors> = Halves<GrpcStatus, Q>;
 /// use tower_triage_grpc::{GrpcRulesExt, grpc};
 ///
 /// let rules = grpc()
-///     .repeatable(["shop.Orders/Get", "shop.Catalogue"]) // a method; a whole service
+///     .repeatable_methods(["shop.Orders/Get", "shop.Catalogue"]) // a method; a whole service
 ///     .code(Code::FailedPrecondition, ErrorClass::Contention)
 ///     .success(Code::NotFound);
 /// let classifier = Classifier::new(rules);
@@ -76,7 +76,7 @@ pub trait GrpcRulesExt: Sized {
     /// `package.Service` for all methods of a service. gRPC says nothing of it by itself; a single
     /// request carries a [`Repeatable`] as an extension.
     #[must_use]
-    fn repeatable<N: Into<Box<str>>>(self, names: impl IntoIterator<Item = N>) -> Self {
+    fn repeatable_methods<N: Into<Box<str>>>(self, names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into);
         self.adjust_status(|half| {
             half.repeatable = half.repeatable.iter().cloned().chain(names).collect()
@@ -86,7 +86,7 @@ pub trait GrpcRulesExt: Sized {
     /// A call of these methods is a complete unit of work, so it may run again after it lost a race
     /// (ABORTED). A single request carries a [`UnitOfWork`] as an extension.
     #[must_use]
-    fn unit_of_work<N: Into<Box<str>>>(self, names: impl IntoIterator<Item = N>) -> Self {
+    fn unit_of_work_methods<N: Into<Box<str>>>(self, names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into);
         self.adjust_status(|half| half.units = half.units.iter().cloned().chain(names).collect())
     }

@@ -39,7 +39,7 @@ fn a6() -> ServiceConfig {
 
 #[tokio::test]
 async fn kf16_unary_calls_are_retried_out_of_the_box() {
-    let repeatable = || grpc().repeatable(["shop.Orders/Get"]);
+    let repeatable = || grpc().repeatable_methods(["shop.Orders/Get"]);
     for (rules, replay) in
         [(repeatable(), GrpcReplay::new()), (grpc(), GrpcReplay::new().service_config(a6()))]
     {
@@ -72,7 +72,7 @@ async fn one_request_can_be_marked_by_itself() {
 #[tokio::test]
 async fn kf13_the_repeated_message_is_the_same() {
     let server = Scripted::failing([unavailable(), unavailable()]);
-    let rules = grpc().repeatable(["shop.Orders"]);
+    let rules = grpc().repeatable_methods(["shop.Orders"]);
     let mut client = client(rules, GrpcReplay::new(), channel(serve(server.clone()).await));
     let order = Order { id: "17".to_owned(), note: (0..10 * 1024).map(|n| n as u8).collect() };
     assert_eq!(client.get(order.clone()).await.unwrap().into_inner(), order);
@@ -84,7 +84,7 @@ async fn kf13_the_repeated_message_is_the_same() {
 #[tokio::test]
 async fn kf14_a_message_over_the_replay_limit_is_sent_once() {
     let server = Scripted::failing([unavailable()]);
-    let rules = grpc().repeatable(["shop.Orders"]);
+    let rules = grpc().repeatable_methods(["shop.Orders"]);
     let mut client = client(rules, GrpcReplay::new(), channel(serve(server.clone()).await));
     let order = Order { id: "17".to_owned(), note: vec![7; 100 * 1024] };
     assert_eq!(client.get(order).await.unwrap_err().code(), Code::Unavailable);
@@ -96,7 +96,7 @@ fn spied(
     address: std::net::SocketAddr,
     spy: impl Fn(&mut Sent) + Clone + Send + Sync + 'static,
 ) -> Client {
-    let retry = RetryLayer::new(Classifier::new(grpc().repeatable(["shop.Orders"])))
+    let retry = RetryLayer::new(Classifier::new(grpc().repeatable_methods(["shop.Orders"])))
         .policy(at_once())
         .replay(GrpcReplay::new());
     let stack = ServiceBuilder::new()
@@ -228,7 +228,7 @@ impl common::orders::Orders for Silent {
 #[tokio::test]
 async fn kf30_each_attempt_gets_the_smaller_of_its_limit_and_what_is_left() {
     let (asked, mut attempts) = tokio::sync::mpsc::unbounded_channel();
-    let classifier = Classifier::new(grpc().repeatable(["shop.Orders"]));
+    let classifier = Classifier::new(grpc().repeatable_methods(["shop.Orders"]));
     let limit = TimeoutLayer::new(classifier.clone(), Duration::from_millis(400))
         .policy(
             tower_triage_timeout::TimeoutPolicy::new(Duration::from_millis(400))

@@ -18,7 +18,7 @@ async fn kf55_a_call_with_an_id_has_one_record_id_however_often_it_fails() {
     let (records, mut told) = ChannelSink::new(16).unwrap();
     let routes = Routes::new(Route::new(["human"], "human_required"));
     let desk = Desk::new(routes, [Receiver::new("human").record(records)]).unwrap();
-    let classifier = Classifier::new(grpc().repeatable(["shop.Orders"]));
+    let classifier = Classifier::new(grpc().repeatable_methods(["shop.Orders"]));
     let stack = ServiceBuilder::new()
         .layer(ReplayBodyLayer::new())
         .layer(EscalateLayer::new(classifier.clone(), desk).from("shop"))

@@ -56,7 +56,7 @@ async fn a_pushback_of_a_server_is_followed() {
     never.metadata_mut().insert("grpc-retry-pushback-ms", (-1).into());
     let orders = Scripted::failing([pushed, never]);
     let address = common::serve(orders.clone()).await;
-    let rules = tower_triage_grpc::GrpcRulesExt::repeatable(grpc(), ["shop.Orders"]);
+    let rules = tower_triage_grpc::GrpcRulesExt::repeatable_methods(grpc(), ["shop.Orders"]);
     let begun = tokio::time::Instant::now();
     let mut client = client(rules, GrpcReplay::new(), channel(address));
     let status = client.get(Order::new("17")).await.unwrap_err();

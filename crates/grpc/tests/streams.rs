@@ -21,7 +21,7 @@ use crate::common::{
 };
 
 fn marked(address: std::net::SocketAddr) -> Client {
-    client(grpc().repeatable(["shop.Orders"]), GrpcReplay::new(), channel(address))
+    client(grpc().repeatable_methods(["shop.Orders"]), GrpcReplay::new(), channel(address))
 }
 
 async fn drain(mut request: http::Request<h2::RecvStream>) {

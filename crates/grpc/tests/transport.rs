@@ -26,7 +26,7 @@ use crate::common::{
 };
 
 fn marked(address: SocketAddr) -> Client {
-    client(grpc().repeatable(["shop.Orders"]), GrpcReplay::new(), channel(address))
+    client(grpc().repeatable_methods(["shop.Orders"]), GrpcReplay::new(), channel(address))
 }
 
 fn unmarked(address: SocketAddr) -> Client {
