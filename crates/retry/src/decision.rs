@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tower_triage_core::{
-    Backoff, Delays, Disposition, Elapsed, ErrorClass, Failure, HintMode, Refusal, RetryAfter,
-    RetryRule, ServerWord,
+    Backoff, Delays, Disposition, Elapsed, ErrorClass, Failure, HintMode, Jitter, Refusal,
+    RetryAfter, RetryRule, ServerWord, Vote,
 };
 
 use crate::policy::{ClassRule, RetryPolicy};
@@ -53,6 +53,10 @@ pub struct Progress {
     by_class: [u32; ErrorClass::ALL.len()],
     delays: [Delays; ErrorClass::ALL.len()],
     refreshed: bool,
+    /// How often it was sent again because nothing had seen it.
+    resent: u32,
+    /// Was it once because the peer had refused it?
+    refused: bool,
 }
 
 impl Progress {
@@ -92,6 +96,12 @@ pub enum Decision {
     /// opened a breaker below, which would refuse after the wait as well. (Unless there is another
     /// way: a fallback below for refusals, another key, another endpoint.)
     Ask,
+    /// Send it again, as if this attempt had not been: nothing saw it, and the policy
+    /// [resends](RetryPolicy::resend_unseen) such requests. Neither attempts nor budget are asked.
+    Resend {
+        /// After this time: at once, unless that has just been done.
+        wait: Duration,
+    },
     /// Return the failure.
     Stop(Refusal),
 }
@@ -111,8 +121,54 @@ impl RetryPolicy {
         failure: &Failure,
         u: f64,
     ) -> Decision {
+        if let Some(wait) = self.resend(facts, progress, failure, u) {
+            return Decision::Resend { wait };
+        }
         progress.count(failure.class);
         self.again(facts, progress, failure, u).unwrap_or_else(Decision::Stop)
+    }
+
+    /// Is a request that nothing has seen sent again, uncounted (gRPC A6, transparent retries), and
+    /// after which wait? So it is under a policy with [`resend_unseen`](Self::resend_unseen), if the
+    /// failure says nothing of the peer either: where the request never left us; and once, before
+    /// any other failure, where the peer vouches that it was refused unseen.
+    ///
+    /// The first time comes at once. Then there is a wait, which doubles from 10 ms to a second, and
+    /// after a hundred times an end: a peer that drops each connection is not to be stormed.
+    pub fn resend(
+        &self,
+        facts: &Facts,
+        progress: &mut Progress,
+        failure: &Failure,
+        u: f64,
+    ) -> Option<Duration> {
+        const MOST: u32 = 100;
+        const BASE: Duration = Duration::from_millis(10);
+        const CAP: Duration = Duration::from_secs(1);
+
+        let often_enough = match failure.disposition {
+            Disposition::NotSent => progress.resent >= MOST,
+            Disposition::NotProcessed => progress.attempts > 0 || progress.refused,
+            Disposition::MaybeProcessed | Disposition::Processed => true,
+        };
+        let unseen = self.resends_unseen()
+            && failure.class == ErrorClass::Transient
+            && failure.vote == Vote::Ignore
+            && failure.server != ServerWord::Forbidden
+            && facts.replayable.is_ok()
+            && !facts.committed;
+        if often_enough || !unseen {
+            return None;
+        }
+        let backoff =
+            Backoff::exponential(BASE, 2.0).cap(CAP).jitter(Jitter::Equal).first_immediate();
+        let wait = backoff.next(&mut Delays::at(u64::from(progress.resent) + 1), u);
+        if facts.time_left.is_some_and(|left| left.is_zero() || wait > left) {
+            return None;
+        }
+        progress.resent += 1;
+        progress.refused |= failure.disposition == Disposition::NotProcessed;
+        Some(wait)
     }
 
     /// Would the very same request be sent again after `failure`, with attempts and budget left?
@@ -130,7 +186,10 @@ impl RetryPolicy {
     #[must_use]
     pub fn would_retry(&self, failure: &Failure, facts: &Facts) -> bool {
         let decision = self.decide(facts, &mut Progress::default(), failure, 0.0);
-        matches!(decision, Decision::Again { refresh: false, .. } | Decision::Ask)
+        matches!(
+            decision,
+            Decision::Again { refresh: false, .. } | Decision::Ask | Decision::Resend { .. }
+        )
     }
 
     /// Is a failure like this one repeated at all, by its class or the server's word alone?

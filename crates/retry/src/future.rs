@@ -21,8 +21,10 @@ use crate::decision::{Decision, Facts, Progress};
 use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::pause::Pause;
+use crate::policy::RetryPlan;
 use crate::refresh::Refresh;
 use crate::replay::{Attempt, Release, Replay};
+use crate::request_policy::RequestPolicy;
 use crate::service::Stock;
 use crate::span::AttemptSpan;
 
@@ -87,6 +89,8 @@ pub(crate) struct About {
     pub(crate) repeatable: bool,
     pub(crate) unit_of_work: bool,
     pub(crate) deadline: Option<Instant>,
+    /// The place of its own policy, if it has one.
+    pub(crate) policy: Option<usize>,
 }
 
 type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Error>;
@@ -219,6 +223,24 @@ where
         &self.stock.core
     }
 
+    /// The request's own policy, if it has one.
+    fn own_policy(&self) -> Option<&dyn RequestPolicy> {
+        self.core().replay.policy_at(self.about.policy?)
+    }
+
+    fn plan(&self) -> &RetryPlan {
+        self.own_policy().map_or(&self.core().plan, RequestPolicy::plan)
+    }
+
+    /// The failure as the request's policy sees it.
+    fn regard(&self, failure: Failure, outcome: Result<&S::Response, &S::Error>) -> Failure {
+        let Some(policy) = self.own_policy() else { return failure };
+        let mut regarded = policy.regard(failure);
+        let hint = || self.core().replay.hint(outcome.ok()?);
+        regarded.retry_after = regarded.retry_after.or_else(hint);
+        regarded
+    }
+
     fn time_left(&self) -> Option<Duration> {
         self.about.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
@@ -231,7 +253,7 @@ where
             replayable: match &self.kept {
                 Ok(kept) => self.core().replay.ready(kept),
                 // One attempt was asked for: that is the reason to give.
-                Err(_) if self.core().plan.max_attempts() == Some(1) => Ok(()),
+                Err(_) if self.plan().max_attempts() == Some(1) => Ok(()),
                 Err(why) => Err(why),
             },
             // An outcome is judged here before anything of it reaches the caller.
@@ -344,12 +366,19 @@ where
         };
         self.note(failure, outcome.as_ref());
         let facts = self.facts();
-        let core = &self.stock.core;
-        let later = self.later.get_or_insert_default();
-        let decision = core.plan.decide(&facts, &mut later.progress, &failure, core.random.unit());
+        let regarded = self.regard(failure, outcome.as_ref());
+        let u = self.core().random.unit();
+        let mut later = self.later.take().unwrap_or_default();
+        let decision = match self.plan().resend(&facts, &mut later.progress, &failure, u) {
+            Some(wait) => Decision::Resend { wait },
+            None => self.plan().decide(&facts, &mut later.progress, &regarded, u),
+        };
         later.keeps = decision == Decision::Ask;
-        let verdict = Verdict::Failure(failure);
-        core.budget.observe(&mut self.spending, &verdict, core.plan.repeats(&failure));
+        self.later = Some(later);
+        if !matches!(decision, Decision::Resend { .. }) {
+            let (verdict, repeats) = (Verdict::Failure(regarded), self.plan().repeats(&regarded));
+            self.stock.core.budget.observe(&mut self.spending, &verdict, repeats);
+        }
         match self.prepare(decision, failure, outcome.as_ref()) {
             Ok((attempt, hinted)) => {
                 self.set_aside(failure, outcome);
@@ -363,8 +392,7 @@ where
                 let outcome = self.give_up(why, failure, outcome);
                 match decision {
                     Decision::Again { wait, hinted, .. }
-                        if why == Refusal::BudgetExhausted
-                            && self.core().plan.waits_when_denied() =>
+                        if why == Refusal::BudgetExhausted && self.plan().waits_when_denied() =>
                     {
                         self.give_up_after(wait, hinted, failure, outcome);
                         ControlFlow::Continue(())
@@ -414,6 +442,7 @@ where
         let core = &self.stock.core;
         let (wait, hinted, refresh) = match decision {
             Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
+            Decision::Resend { wait } => (wait, false, false),
             Decision::Ask => (Duration::ZERO, false, false),
             Decision::Stop(why) => return Err(why),
         };
@@ -421,9 +450,11 @@ where
             return Err(Refusal::Shutdown);
         }
         let kept = self.kept.as_mut().map_err(|why| Refusal::NotReplayable(why))?;
-        core.budget
-            .ask(&mut self.spending, &failure, core.budget_now())
-            .map_err(|_| Refusal::BudgetExhausted)?;
+        if !matches!(decision, Decision::Resend { .. }) {
+            core.budget
+                .ask(&mut self.spending, &failure, core.budget_now())
+                .map_err(|_| Refusal::BudgetExhausted)?;
+        }
 
         let later = self.later.get_or_insert_default();
         let attempt = Attempt {
@@ -453,7 +484,7 @@ where
             action = "retry",
             operation = self.about.operation.as_str(),
             attempt = number,
-            max_attempts = self.core().plan.max_attempts(),
+            max_attempts = self.plan().max_attempts(),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             error.r#type = class.as_str(),
             reason,

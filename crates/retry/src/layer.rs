@@ -224,9 +224,9 @@ impl<R, P, N, F> Core<R, P, N, F> {
 
     /// The moment at which a call that begins now has used up its time.
     #[inline]
-    pub(crate) fn deadline(&self, of_request: Option<Instant>) -> Option<Instant> {
+    pub(crate) fn deadline(plan: &RetryPlan, of_request: Option<Instant>) -> Option<Instant> {
         // A time that no clock reaches is no deadline.
-        let own = self.plan.max_elapsed().and_then(|time| Instant::now().checked_add(time));
+        let own = plan.max_elapsed().and_then(|time| Instant::now().checked_add(time));
         match (own, of_request) {
             (Some(own), Some(request)) => Some(own.min(request)),
             (own, request) => own.or(request),

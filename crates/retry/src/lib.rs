@@ -117,6 +117,7 @@ mod pause;
 mod policy;
 mod refresh;
 mod replay;
+mod request_policy;
 mod service;
 mod span;
 mod sync;
@@ -130,6 +131,7 @@ pub use self::{
     policy::{ClassRule, RetryPlan, RetryPolicy},
     refresh::{NoRefresh, Refresh, RefreshFn},
     replay::{Attempt, ByClone, Never, Release, Releasing, Replay, ReplayFn, replay_fn},
+    request_policy::RequestPolicy,
     service::{Retry, Stock},
 };
 

@@ -103,6 +103,7 @@ pub struct RetryPolicy {
     keep_unrepeatable: bool,
     count_all_waits: bool,
     wait_when_denied: bool,
+    resend_unseen: bool,
 }
 
 impl Default for RetryPolicy {
@@ -124,6 +125,7 @@ impl Default for RetryPolicy {
             keep_unrepeatable: true,
             count_all_waits: false,
             wait_when_denied: false,
+            resend_unseen: false,
         }
     }
 }
@@ -276,6 +278,16 @@ impl RetryPolicy {
         self
     }
 
+    /// Sends a request again that nothing has seen: it never left us, or the peer refused it before
+    /// anybody looked at it. That costs neither an attempt nor budget (gRPC A6, transparent retries;
+    /// there also under a policy that repeats nothing else); see [`resend`](Self::resend) for how
+    /// often. Default: no, it is repeated like other failures of its class.
+    #[must_use]
+    pub const fn resend_unseen(mut self, resend: bool) -> Self {
+        self.resend_unseen = resend;
+        self
+    }
+
     /// Checks every value.
     ///
     /// # Errors
@@ -363,7 +375,13 @@ impl RetryPolicy {
     /// kept.
     #[must_use]
     pub fn keeps(&self, repeatable: bool) -> bool {
-        self.attempts != Some(1) && (repeatable || self.keep_unrepeatable)
+        (self.attempts != Some(1) || self.resend_unseen) && (repeatable || self.keep_unrepeatable)
+    }
+
+    /// Are requests that nothing has seen sent again, uncounted?
+    #[must_use]
+    pub const fn resends_unseen(&self) -> bool {
+        self.resend_unseen
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_triage_core::Failure;
+use tower_triage_core::{Failure, RetryAfter};
+
+use crate::request_policy::RequestPolicy;
 
 /// The attempt that is about to be made, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,17 @@ pub trait Replay<Req> {
     /// What is kept of a request, to make further ones from it.
     type Kept;
 
+    /// The policy by which `request` is repeated, where that is not the layer's: its place, for
+    /// [`policy_at`](Self::policy_at). Asked before the request is kept. Default: the layer's.
+    fn policy(&self, _request: &Req) -> Option<usize> {
+        None
+    }
+
+    /// A policy that [`policy`](Self::policy) names. Default: there is none.
+    fn policy_at(&self, _place: usize) -> Option<&dyn RequestPolicy> {
+        None
+    }
+
     /// Splits a request into the one to send now and what is kept of it, or says why nothing is.
     fn keep(&self, request: Req) -> (Self::Sent, Result<Self::Kept, &'static str>);
 
@@ -76,6 +89,12 @@ pub trait Replay<Req> {
 pub trait Release<Res> {
     /// The work of letting go.
     type Future: Future<Output = ()>;
+
+    /// A wait that `response` asks for, whatever its class: a policy of the request's own
+    /// ([`RequestPolicy`]) may repeat classes that the rules read no hint for. Default: none.
+    fn hint(&self, _response: &Res) -> Option<RetryAfter> {
+        None
+    }
 
     /// Lets go of `response`.
     fn release(&self, response: Res) -> Self::Future;
@@ -216,6 +235,14 @@ impl<P, F> Releasing<P, F> {
 impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
     type Sent = P::Sent;
     type Kept = P::Kept;
+
+    fn policy(&self, request: &Req) -> Option<usize> {
+        self.replay.policy(request)
+    }
+
+    fn policy_at(&self, place: usize) -> Option<&dyn RequestPolicy> {
+        self.replay.policy_at(place)
+    }
 
     fn keep(&self, request: Req) -> (P::Sent, Result<P::Kept, &'static str>) {
         self.replay.keep(request)

@@ -13,6 +13,7 @@ use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::refresh::Refresh;
 use crate::replay::{Release, Replay};
+use crate::request_policy::RequestPolicy;
 use crate::span::AttemptSpan;
 
 /// The service that [`RetryLayer`](crate::RetryLayer) makes. Types of response and error are the
@@ -78,15 +79,22 @@ where
         let stock = M::hold(&mut self.stock);
         let core = &stock.core;
         let rules = core.classifier.rules();
+        let policy = core.replay.policy(&request);
+        let own = policy.and_then(|place| core.replay.policy_at(place));
+        let plan = own.map_or(&core.plan, RequestPolicy::plan);
+        let repeatable = rules.repeatable(&request);
+        let keeps = plan.keeps(repeatable);
+        let deadline = Core::<R, P, N, F>::deadline(plan, rules.deadline(&request));
         let about = About {
             operation: rules.operation(&request),
-            repeatable: rules.repeatable(&request),
+            repeatable,
             unit_of_work: rules.unit_of_work(&request),
-            deadline: core.deadline(rules.deadline(&request)),
+            deadline,
+            policy,
         };
         let spending = core.budget.begin(core.budget_now());
 
-        let (request, kept) = if core.plan.keeps(about.repeatable) {
+        let (request, kept) = if keeps {
             core.replay.keep(request)
         } else {
             (core.replay.once(request), Err("the policy keeps no request like this one"))

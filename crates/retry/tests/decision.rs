@@ -8,6 +8,7 @@ use common::{at_once, every, ms};
 use proptest::prelude::*;
 use tower_triage_core::{
     Backoff, Disposition, Elapsed, ErrorClass, Failure, Jitter, Refusal, RetryAfter, ServerWord,
+    Vote,
 };
 use tower_triage_retry::{ClassRule, Decision, Facts, Progress, RetryPolicy};
 
@@ -295,6 +296,78 @@ fn backoffs() -> impl Strategy<Value = Backoff> {
             None => backoff,
         }
     })
+}
+
+/// What never left us, and what a peer refused unseen.
+fn unseen() -> [Failure; 2] {
+    let failure = Failure::new(ErrorClass::Transient).vote(Vote::Ignore);
+    [Disposition::NotSent, Disposition::NotProcessed].map(|it| failure.disposition(it))
+}
+
+#[test]
+fn what_nothing_has_seen_is_resent_if_asked_for() {
+    let resending = RetryPolicy::single_attempt().resend_unseen(true);
+    for failure in unseen() {
+        let decision = decide(&resending, &Facts::default(), &failure);
+        assert_eq!(decision, Decision::Resend { wait: Duration::ZERO });
+        assert!(resending.would_retry(&failure, &Facts::default()));
+        let usual = decide(&RetryPolicy::default(), &Facts::default(), &failure);
+        assert!(matches!(usual, Decision::Again { .. }));
+    }
+    assert!(resending.keeps(true), "there may be a second attempt");
+
+    let [never_sent, _] = unseen();
+    let says_something = Failure::new(ErrorClass::Transient).disposition(Disposition::NotSent);
+    assert_eq!(stop(&resending, &Facts::default(), &says_something), Refusal::AttemptsUsedUp);
+    let forbidden = never_sent.server(ServerWord::Forbidden);
+    assert_eq!(stop(&resending, &Facts::default(), &forbidden), Refusal::ServerForbade);
+    let committed = Facts { committed: true, ..Facts::default() };
+    assert_eq!(stop(&resending, &committed, &never_sent), Refusal::Committed);
+    let lost = Facts { replayable: Err("gone"), ..Facts::default() };
+    assert_eq!(stop(&resending, &lost, &never_sent), Refusal::NotReplayable("gone"));
+    let late = Facts { time_left: Some(Duration::ZERO), ..Facts::default() };
+    assert!(matches!(decide(&resending, &late, &never_sent), Decision::Stop(_)));
+}
+
+#[test]
+fn a_refused_request_is_resent_once_and_before_any_other_failure() {
+    let policy = RetryPolicy::single_attempt().resend_unseen(true);
+    let [never_sent, refused] = unseen();
+    let mut progress = Progress::default();
+    let mut next =
+        |failure: &Failure| policy.decide(&Facts::default(), &mut progress, failure, 0.5);
+    assert!(matches!(next(&never_sent), Decision::Resend { .. }));
+    assert!(matches!(next(&refused), Decision::Resend { .. }));
+    assert!(matches!(next(&refused), Decision::Stop(_)));
+
+    let mut progress = Progress::default();
+    let policy = RetryPolicy::default().resend_unseen(true);
+    let reset = Failure::new(ErrorClass::Transient);
+    let mut next =
+        |failure: &Failure| policy.decide(&Facts::default(), &mut progress, failure, 0.5);
+    assert!(matches!(next(&reset), Decision::Again { .. }));
+    assert!(matches!(next(&refused), Decision::Again { .. }), "counted like any other");
+    assert!(matches!(next(&never_sent), Decision::Resend { .. }));
+    assert!(matches!(next(&reset), Decision::Stop(Refusal::AttemptsUsedUp)));
+}
+
+/// A peer that drops each connection at once is neither stormed nor called for ever.
+#[test]
+fn resends_grow_apart_and_come_to_an_end() {
+    let policy = RetryPolicy::single_attempt().resend_unseen(true);
+    let [never_sent, _] = unseen();
+    let mut progress = Progress::default();
+    let mut waits = Vec::new();
+    while let Decision::Resend { wait } =
+        policy.decide(&Facts::default(), &mut progress, &never_sent, 0.5)
+    {
+        waits.push(wait);
+    }
+    assert_eq!(waits.len(), 100);
+    assert_eq!(waits[..3], [Duration::ZERO, Duration::from_micros(7500), ms(15)]);
+    assert!(waits.is_sorted());
+    assert_eq!(waits[99], ms(750));
+    assert_eq!(progress.attempts(), 1, "only the last one counts");
 }
 
 fn failures() -> impl Strategy<Value = Failure> {

@@ -14,6 +14,7 @@
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
 //! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
 //! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
+//! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -42,6 +43,8 @@
 struct ReadmeDoctests;
 
 mod ext;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "postgres")]

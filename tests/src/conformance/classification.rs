@@ -1,5 +1,6 @@
 //! Rows of `classification.json`: an outcome in, a verdict and the retry decision out.
 
+mod grpc;
 mod llm;
 mod local_errors;
 mod sqlstate;
@@ -28,9 +29,7 @@ pub(super) fn run(row: &Value) -> Outcome {
         Some("io") => io(&row["input"]),
         Some("llm") => llm::judge(row),
         Some("sqlstate") => sqlstate::judge(&row["input"]),
-        Some("grpc") => {
-            return Outcome::skip("belongs to another protocol's crate");
-        }
+        Some("grpc") => grpc::judge(row),
         _ => Err(format!("unknown kind {}", row["kind"])),
     };
     match judged {

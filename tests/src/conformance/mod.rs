@@ -4,6 +4,7 @@ mod aws;
 mod backoff;
 mod circuit_breaker;
 mod classification;
+mod grpc_retry;
 mod report;
 mod retry_budget;
 
@@ -48,26 +49,14 @@ fn run_row(row: &Value) -> Outcome {
 
 /// Rows of the AWS and gRPC files: whole retry algorithms of protocols.
 fn protocol(kind: &str, row: &Value) -> Outcome {
-    const GRPC: [&str; 8] = [
-        "sequence",
-        "throttle_ops",
-        "max_attempts",
-        "config_validation",
-        "config_conversion",
-        "buffer",
-        "hedging",
-        "deadline",
-    ];
     const ADAPTIVE: &str = "adaptive_";
-    if kind == "hedging" || kind.starts_with(ADAPTIVE) || row["optional"] == Value::Bool(true) {
+    if kind.starts_with(ADAPTIVE) || row["optional"] == Value::Bool(true) {
         return Outcome::skip("optional: no layer has to implement it");
     }
-    if let Some(outcome) = aws::run(kind, row) {
-        return outcome;
+    // Both files have configurations to check; gRPC's rows name the field.
+    let of_grpc = kind != "config_validation" || row["field"].is_string();
+    if of_grpc && grpc_retry::TYPES.contains(&kind) {
+        return grpc_retry::run(kind, row);
     }
-    if !GRPC.contains(&kind) {
-        return Outcome::fail("a known type", kind);
-    }
-
-    Outcome::skip("gRPC's retry mode: not built yet")
+    aws::run(kind, row).unwrap_or_else(|| Outcome::fail("a known type", kind))
 }
