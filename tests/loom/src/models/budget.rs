@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::thread;
 use std::sync::Arc;
 use tower_triage_core::{ErrorClass, Failure, Verdict};
 
-use super::{Model, model, race};
+use super::{Model, model, race, spawn};
 use crate::budget::{
     BucketSettings, Budget, InFlightSettings, ThrottleSettings, TokenCostSettings, WindowSettings,
 };
@@ -38,7 +37,7 @@ fn bucket() {
     let budget = Budget::bucket(settings).unwrap();
     let request =
         |budget: Budget| move || u64::from(asks(&budget, NOW)) + u64::from(asks(&budget, NOW));
-    let other = thread::spawn(request(budget.clone()));
+    let other = spawn(request(budget.clone()));
     let granted = request(budget.clone())() + other.join().unwrap();
     assert_eq!(granted + budget.balance(NOW), 2);
 }
@@ -95,7 +94,7 @@ fn token_cost() {
     assert!(budget.ask(&mut paid, &FAILURE, NOW).is_ok());
     let others = [(), ()].map(|()| {
         let budget = budget.clone();
-        thread::spawn(move || asks(&budget, NOW))
+        spawn(move || asks(&budget, NOW))
     });
     budget.observe(&mut paid, &Verdict::Success, true);
     let granted = others.map(|other| u32::from(other.join().unwrap())).iter().sum::<u32>();

@@ -9,17 +9,28 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use loom::thread::JoinHandle;
 use tokio::time::Instant;
+
+use crate::share::thread::numbered;
 
 /// One protocol, with what must hold at the end of every interleaving.
 #[derive(Clone, Copy)]
 struct Model {
     name: &'static str,
     run: fn(),
+    preemptions: usize,
 }
 
 const fn model(name: &'static str, run: fn()) -> Model {
-    Model { name, run }
+    Model { name, run, preemptions: PREEMPTIONS }
+}
+
+impl Model {
+    /// For a model that would take too long otherwise.
+    const fn preempted(self, preemptions: usize) -> Self {
+        Self { preemptions, ..self }
+    }
 }
 
 /// At most so many preemptions of a thread that could go on; more find more and take longer.
@@ -31,8 +42,13 @@ fn race<A: 'static, B: 'static>(
     one: impl FnOnce() -> A + 'static,
     other: impl FnOnce() -> B + 'static,
 ) -> (A, B) {
-    let (one, other) = (loom::thread::spawn(one), loom::thread::spawn(other));
+    let (one, other) = (spawn(one), spawn(other));
     (one.join().unwrap(), other.join().unwrap())
+}
+
+/// Starts a thread.
+fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    loom::thread::spawn(numbered(f))
 }
 
 /// Runs the models whose names contain one of `wanted`, or all.
@@ -47,7 +63,7 @@ pub fn run(wanted: &[String]) -> ExitCode {
         ran += 1;
         let tried = Arc::new(AtomicUsize::new(0));
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(PREEMPTIONS);
+        builder.preemption_bound = Some(model.preemptions);
         let begun = Instant::now();
         let body = {
             let (tried, run) = (Arc::clone(&tried), model.run);
