@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tower_triage_core::{Backoff, ErrorClass, Failure, Key, Label, Random, Verdict};
+use tower_triage_core::{Backoff, ErrorClass, Failure, Key, Label, Random, RetryAfter, Verdict};
 
 use super::{Model, model, race, spawn};
 use crate::breaker::Breaker;
@@ -18,11 +18,17 @@ pub(super) const MODELS: &[Model] = &[
     model("breaker: admission and transition", admission_and_transition),
     model("breaker: successes and the lock", successes_and_the_lock),
     model("breaker: two looks and a success", two_looks_and_a_success).preempted(3),
-    model("breaker: late results", late_results),
-    model("breaker: probe slots and drops", probe_slots_and_drops).preempted(3),
+    model("breaker: late results", || late_results(&small(comes_back()))),
+    model("breaker: late results and own cells", || late_results(&breakers(comes_back()))),
+    model("breaker: probe slots and drops", probe_slots_and_drops).preempted(2),
     model("breaker: slots of an earlier era", slots_of_an_earlier_era),
     model("breaker: the first success of a new era", the_first_success_of_a_new_era),
     model("breaker: the end of a slice", the_end_of_a_slice),
+    model("breaker: own cells and a transition", own_cells_and_a_transition).preempted(2),
+    model("breaker: own cells from era to era", own_cells_from_era_to_era).preempted(2),
+    model("breaker: a look and a transition", a_look_and_a_transition),
+    model("breaker: the time of an earlier era", the_time_of_an_earlier_era).preempted(2),
+    model("breaker: the end of the open time", the_end_of_the_open_time),
 ];
 
 const FAILURE: Verdict = Verdict::Failure(Failure::new(ErrorClass::Transient));
@@ -50,6 +56,10 @@ fn small(policy: BreakerPolicy) -> Arc<Breakers> {
 
 fn one_failure_opens() -> BreakerPolicy {
     BreakerPolicy::new().consecutive_failures(1).open_for(Backoff::immediate())
+}
+
+fn comes_back() -> BreakerPolicy {
+    one_failure_opens().count_window(10).failures(5)
 }
 
 /// Lets a call in, or says what is left of the open time.
@@ -153,20 +163,19 @@ fn two_looks_and_a_success() {
 }
 
 /// A success of the first era never counts in the era after open and half-open.
-fn late_results() {
-    let breakers = breakers(one_failure_opens().count_window(10).failures(5));
-    let failing = admit(&breakers).unwrap();
-    let slow = admit(&breakers).unwrap();
+fn late_results(breakers: &Arc<Breakers>) {
+    let failing = admit(breakers).unwrap();
+    let slow = admit(breakers).unwrap();
     let late = move |breakers: &Arc<Breakers>| settle(breakers, slow, &Verdict::Success);
     let comes_back = move |breakers: &Arc<Breakers>| {
         assert_eq!(settle(breakers, failing, &FAILURE).unwrap().to, State::Open);
         let probe = admit(breakers).unwrap();
         assert_eq!(settle(breakers, probe, &Verdict::Success).unwrap().to, State::Closed);
     };
-    race(with(&breakers, late), with(&breakers, comes_back));
+    race(with(breakers, late), with(breakers, comes_back));
 
-    assert_eq!(sample(&breakers), Sample::default(), "nothing of the new era has ended yet");
-    let counts = counts(&breakers);
+    assert_eq!(sample(breakers), Sample::default(), "nothing of the new era has ended yet");
+    let counts = counts(breakers);
     assert_eq!((counts.successes + counts.late, counts.failures), (2, 1));
 }
 
@@ -259,4 +268,107 @@ fn the_end_of_a_slice() {
     assert_eq!(sample(&breakers), Sample { recorded: 2, failures: 1, slow: 0 });
     breakers.settings.clock.set(110);
     assert_eq!(sample(&breakers), Sample::default());
+}
+
+/// Two threads count for themselves what a third sums up when it opens the circuit: what it knows
+/// of is a success, and what it missed is late.
+fn own_cells_and_a_transition() {
+    let breakers = breakers(one_failure_opens());
+    let known = Arc::new(AtomicUsize::new(0));
+    let succeeds = || {
+        let (admission, known) = (admit(&breakers).unwrap(), Arc::clone(&known));
+        spawn(with(&breakers, move |breakers| {
+            settle(breakers, admission, &Verdict::Success);
+            known.fetch_add(1, Ordering::Release);
+        }))
+    };
+    let others = [succeeds(), succeeds()];
+    let (failing, tells) = (admit(&breakers).unwrap(), Arc::clone(&known));
+    let opens = spawn(with(&breakers, move |breakers| {
+        let knew = tells.load(Ordering::Acquire) as u64;
+        assert_eq!(settle(breakers, failing, &FAILURE).unwrap().to, State::Open);
+        knew
+    }));
+    others.into_iter().for_each(|other| other.join().unwrap());
+    let knew = opens.join().unwrap();
+
+    let counts = counts(&breakers);
+    assert!(counts.successes >= knew, "knew of {knew}: {counts:?}");
+    assert_eq!((counts.successes + counts.late, counts.failures), (2, 1));
+}
+
+/// A thread counts in one era and in a later one, and then has a result of the first: beside it a
+/// look sees nothing of one era in the other, and takes nobody for late who is not.
+fn own_cells_from_era_to_era() {
+    let breakers = breakers(BreakerPolicy::new().count_window(10).failures(5));
+    let [first, slow] = [admit(&breakers).unwrap(), admit(&breakers).unwrap()];
+    let counts_twice = move |breakers: &Arc<Breakers>| {
+        settle(breakers, first, &Verdict::Success);
+        handle(breakers).reset();
+        let second = admit(breakers).unwrap();
+        settle(breakers, second, &Verdict::Success);
+        settle(breakers, slow, &Verdict::Success);
+    };
+    let looks = |breakers: &Arc<Breakers>| (counts(breakers), sample(breakers).recorded);
+    let ((), (seen, recorded)) = race(with(&breakers, counts_twice), with(&breakers, looks));
+
+    assert!(recorded <= 1, "{recorded} in one era");
+    assert!(seen.late == 0 || (seen.late, seen.successes) == (1, 2), "{seen:?}");
+    let counts = counts(&breakers);
+    assert_eq!((counts.successes, counts.late), (2, 1));
+    assert_eq!(sample(&breakers).recorded, 1);
+}
+
+/// Whoever only looks does not bring back a state that is over.
+fn a_look_and_a_transition() {
+    let breakers = breakers(one_failure_opens());
+    let failing = admit(&breakers).unwrap();
+    let fails = move |breakers: &Arc<Breakers>| settle(breakers, failing, &FAILURE);
+    race(with(&breakers, fails), with(&breakers, sample));
+    assert_eq!(handle(&breakers).state(), State::Open);
+}
+
+/// Open for long, reset, and open again until now: nobody is refused for the time of the first
+/// opening who knows that it is over.
+fn the_time_of_an_earlier_era() {
+    const LONG: Duration = Duration::from_secs(10);
+    const ASKS_FOR_LONG: Verdict = Verdict::Failure(
+        Failure::new(ErrorClass::Transient).retry_after(RetryAfter::AtLeast(LONG)),
+    );
+    let breakers = breakers(one_failure_opens());
+    let failing = admit(&breakers).unwrap();
+    assert_eq!(settle(&breakers, failing, &ASKS_FOR_LONG).unwrap().open_for, Some(LONG));
+
+    let over = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&over);
+    let opens_again = move |breakers: &Arc<Breakers>| {
+        handle(breakers).reset();
+        tells.store(true, Ordering::Release);
+        let failing = admit(breakers).unwrap();
+        assert_eq!(settle(breakers, failing, &FAILURE).unwrap().open_for, Some(Duration::ZERO));
+    };
+    let calls = move |breakers: &Arc<Breakers>| {
+        let knew = over.load(Ordering::Acquire);
+        match admit(breakers) {
+            Ok(admission) => abandon(breakers, admission),
+            Err(left) => assert!(!knew && left == LONG, "refused for {left:?}"),
+        }
+    };
+    race(with(&breakers, opens_again), with(&breakers, calls));
+    assert!(admit(&breakers).is_ok(), "a probe is due");
+}
+
+/// At the very end of the open time one of two callers is the probe, and the other waits for it.
+fn the_end_of_the_open_time() {
+    let breakers = breakers(one_failure_opens().open_for(Backoff::fixed(Duration::from_millis(5))));
+    let failing = admit(&breakers).unwrap();
+    settle(&breakers, failing, &FAILURE);
+    breakers.settings.clock.set(5);
+    let (one, other) = race(with(&breakers, |b| admit(b)), with(&breakers, |b| admit(b)));
+    let (probe, refused) = match (one, other) {
+        (Ok(probe), Err(left)) | (Err(left), Ok(probe)) => (probe, left),
+        neither => panic!("one probe: {neither:?}"),
+    };
+    assert_eq!(refused, Duration::ZERO, "not by time");
+    assert_eq!(settle(&breakers, probe, &Verdict::Success).unwrap().to, State::Closed);
 }

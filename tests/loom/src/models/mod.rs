@@ -2,6 +2,7 @@
 
 mod breaker;
 mod budget;
+mod share;
 mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,7 +57,7 @@ pub fn run(wanted: &[String]) -> ExitCode {
     let chosen = |model: &&Model| {
         wanted.is_empty() || wanted.iter().any(|name| model.name.contains(name.as_str()))
     };
-    let models = [breaker::MODELS, waiting::MODELS, budget::MODELS];
+    let models = [share::MODELS, breaker::MODELS, waiting::MODELS, budget::MODELS];
     let (mut ran, mut failed) = (0, 0);
     println!("{:42} {:>13} {:>7}", "model", "interleavings", "s");
     for model in models.concat().iter().filter(chosen) {
