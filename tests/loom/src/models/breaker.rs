@@ -18,7 +18,7 @@ pub(super) const MODELS: &[Model] = &[
     model("breaker: admission and transition", admission_and_transition),
     model("breaker: successes and the lock", successes_and_the_lock),
     model("breaker: two looks and a success", two_looks_and_a_success).preempted(3),
-    model("breaker: late results", || late_results(&small(comes_back()))),
+    model("breaker: late results", || late_results(&small(comes_back()))).preempted(4),
     model("breaker: late results and own cells", || late_results(&breakers(comes_back()))),
     model("breaker: probe slots and drops", probe_slots_and_drops).preempted(2),
     model("breaker: slots of an earlier era", slots_of_an_earlier_era),

@@ -13,7 +13,7 @@ use crate::share::{Cells, Held, PerThread};
 pub(super) const MODELS: &[Model] = &[
     model("share: a number changes hands", a_number_changes_hands),
     model("share: the end of the numbers", the_end_of_the_numbers).preempted(3),
-    model("share: a handle changes threads", a_handle_changes_threads),
+    model("share: a handle changes threads", a_handle_changes_threads).preempted(4),
 ];
 
 type Counts = Cells<AtomicU64>;
