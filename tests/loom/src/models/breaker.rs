@@ -26,6 +26,7 @@ pub(super) const MODELS: &[Model] = &[
     model("breaker: the end of a slice", the_end_of_a_slice),
     model("breaker: own cells and a transition", own_cells_and_a_transition).preempted(2),
     model("breaker: own cells from era to era", own_cells_from_era_to_era).preempted(2),
+    model("breaker: late ones stay late", late_ones_stay_late).preempted(2),
     model("breaker: a look and a transition", a_look_and_a_transition),
     model("breaker: the time of an earlier era", the_time_of_an_earlier_era).preempted(2),
     model("breaker: the end of the open time", the_end_of_the_open_time),
@@ -317,6 +318,26 @@ fn own_cells_from_era_to_era() {
     let counts = counts(&breakers);
     assert_eq!((counts.successes, counts.late), (2, 1));
     assert_eq!(sample(&breakers).recorded, 1);
+}
+
+/// Two looks one after the other: what was late stays so, whatever ends meanwhile.
+fn late_ones_stay_late() {
+    let breakers = breakers(BreakerPolicy::new().count_window(10).failures(5));
+    let slow = admit(&breakers).unwrap();
+    let succeeds_twice = move |breakers: &Arc<Breakers>| {
+        settle(breakers, slow, &Verdict::Success);
+        let second = admit(breakers).unwrap();
+        settle(breakers, second, &Verdict::Success);
+    };
+    let looks = |breakers: &Arc<Breakers>| {
+        handle(breakers).reset();
+        (counts(breakers), counts(breakers))
+    };
+    let ((), (first, then)) = race(with(&breakers, succeeds_twice), with(&breakers, looks));
+    assert!(first.late <= then.late, "{first:?}, then {then:?}");
+    assert!(first.successes <= then.successes, "{first:?}, then {then:?}");
+    let counts = counts(&breakers);
+    assert_eq!(counts.successes + counts.late, 2);
 }
 
 /// Whoever only looks does not bring back a state that is over.

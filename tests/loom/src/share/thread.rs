@@ -60,7 +60,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let (Some(number), false) = (self.number.get(), self.lent.get()) {
+        // A model that failed is over, and nothing of loom can be used any more.
+        if self.lent.get() || std::thread::panicking() {
+            return;
+        }
+        if let Some(number) = self.number.get() {
             self.numbers.give_back(number);
         }
     }
