@@ -243,11 +243,13 @@ impl Breaker {
     }
 
     pub(crate) fn counts(&self, settings: &Settings) -> Counts {
-        // Read first: a success that comes meanwhile must not pass for one that came late.
-        let total = self.tally.as_ref().map_or(0, Tally::total);
         let read = |circuit: &mut Circuit| (circuit.counts(), None);
         let counts = self.apply(settings, settings.clock.now(), read).0;
-        let late = counts.late + self.lock().told.late(total);
+        let late = self.tally.as_ref().map_or(0, |tally| {
+            let locked = self.lock();
+            locked.told.late(tally, locked.circuit.era())
+        });
+        let late = counts.late + late;
         Counts { rejected: self.rejected.load(Ordering::Relaxed), late, ..counts }
     }
 

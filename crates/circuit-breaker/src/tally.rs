@@ -38,9 +38,9 @@ impl Tally {
         self.threads.iter().map(|own| own.of(era.into())).sum()
     }
 
-    /// Successes of all eras.
-    pub(crate) fn total(&self) -> u64 {
-        self.threads.iter().map(|own| own.total.load(Ordering::Acquire)).sum()
+    /// Successes of the eras before `era`, which is the present one.
+    fn before(&self, era: u32) -> u64 {
+        self.threads.iter().map(|own| own.before(era.into())).sum()
     }
 }
 
@@ -63,13 +63,25 @@ impl Own {
         }
         self.total.load(Ordering::Acquire) - self.before.load(Ordering::Relaxed)
     }
+
+    fn before(&self, era: u64) -> u64 {
+        // In this order: whoever sees a success of the present era sees that the era is this.
+        let total = self.total.load(Ordering::Acquire);
+        if self.era.load(Ordering::Acquire) == era {
+            self.before.load(Ordering::Relaxed)
+        } else {
+            total
+        }
+    }
 }
 
 /// What the circuit has been told of a tally.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
+    /// Of the present era.
     of_era: u64,
-    ever: u64,
+    /// Of all eras before it.
+    before: u64,
 }
 
 impl Told {
@@ -77,18 +89,18 @@ impl Told {
     pub(crate) fn fresh(&mut self, tally: &Tally, era: u32) -> u64 {
         let fresh = tally.of(era) - self.of_era;
         self.of_era += fresh;
-        self.ever += fresh;
         fresh
     }
 
     /// A new era has begun.
     pub(crate) const fn begin_era(&mut self) {
+        self.before += self.of_era;
         self.of_era = 0;
     }
 
-    /// Of `total` successes, those that came when their era was over.
-    pub(crate) const fn late(&self, total: u64) -> u64 {
-        total.saturating_sub(self.ever)
+    /// Successes that came when their era was over; `era` is the present one.
+    pub(crate) fn late(&self, tally: &Tally, era: u32) -> u64 {
+        tally.before(era) - self.before
     }
 }
 
@@ -107,7 +119,7 @@ mod tests {
         assert_eq!((tally.of(1), told.fresh(&tally, 1)), (0, 0));
         assert!(tally.add(1));
         assert_eq!(told.fresh(&tally, 1), 1);
-        assert_eq!((tally.total(), told.late(tally.total())), (4, 1));
+        assert_eq!((tally.before(1), told.late(&tally, 1)), (3, 1));
     }
 
     #[test]
@@ -118,6 +130,6 @@ mod tests {
                 scope.spawn(|| (0..1000).for_each(|_| assert!(tally.add(3))));
             }
         });
-        assert_eq!((tally.of(3), tally.of(4), tally.total()), (2000, 0, 2000));
+        assert_eq!((tally.of(3), tally.of(4), tally.before(4)), (2000, 0, 2000));
     }
 }

@@ -14,6 +14,7 @@
 
 mod models;
 mod settings;
+mod share;
 mod sync;
 
 #[path = "../../../crates/retry/src/budget/mod.rs"]
@@ -43,6 +44,8 @@ mod reject;
 mod service;
 #[path = "../../../crates/circuit-breaker/src/state.rs"]
 mod state;
+#[path = "../../../crates/circuit-breaker/src/tally.rs"]
+mod tally;
 #[path = "../../../crates/circuit-breaker/src/ticket.rs"]
 mod ticket;
 #[path = "../../../crates/circuit-breaker/src/watchers.rs"]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tower_triage_core::{Label, Random};
 
+use crate::breaker::nanos;
 use crate::parked::Parked;
 use crate::policy::{BreakerPlan, Span};
 use crate::watchers::Watchers;
@@ -45,6 +46,10 @@ pub(crate) struct Config {
 }
 
 impl Settings {
+    pub(crate) fn started(&self) -> u64 {
+        if self.policy.slow_call.is_some() { nanos(self.clock.now()) } else { 0 }
+    }
+
     pub(crate) fn new(config: &Config) -> Self {
         let policy = config.policy.clone();
         let reads_clock =

@@ -1,11 +1,12 @@
 //! Counters that each thread keeps for itself.
 
+use std::array;
 use std::fmt;
-use std::sync::OnceLock;
 
 use super::Apart;
 use super::numbers::Numbers;
 use super::thread;
+use crate::sync::OnceLock;
 
 /// One `C` per thread, made when the thread first asks for it: what a thread writes there, no other
 /// writes, so that it is a plain load and store of its own line. Whoever needs the sum reads them
@@ -20,7 +21,7 @@ impl<C: Default> Cells<C> {
     /// No thread has been here.
     #[must_use]
     pub fn new() -> Self {
-        Self { cells: Box::new([const { OnceLock::new() }; Numbers::COUNT]) }
+        Self { cells: Box::new(array::from_fn(|_| OnceLock::new())) }
     }
 
     /// This thread's own: nobody else writes to it until the thread has ended. `None` if there are

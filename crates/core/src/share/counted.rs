@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use super::Apart;
 use super::numbers::Numbers;
 use super::thread;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, OnceLock};
 
 /// A counted handle whose count is the own thread's: a reference count that two threads write to is
 /// what takes from a second processor half of what it could do.

@@ -11,14 +11,15 @@
 //!
 //! The layers' code does not know which it is: they ask [`Sharing`] only.
 
+mod apart;
 mod cells;
 mod counted;
-pub(crate) mod numbers;
+mod numbers;
 mod thread;
 
-use std::fmt;
 use std::ops::Deref;
 
+use self::apart::Apart;
 pub use self::cells::Cells;
 pub use self::counted::{Held, PerThread};
 
@@ -78,17 +79,5 @@ impl<T: 'static> Sharing<T> for Leaked {
     #[inline]
     fn hold(handle: &mut &'static T) -> &'static T {
         handle
-    }
-}
-
-/// On lines of its own, so that a thread that writes to it slows down nobody who reads or writes a
-/// neighbour. 128 bytes: processors fetch lines in pairs.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
-
-impl<T: fmt::Debug> fmt::Debug for Apart<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

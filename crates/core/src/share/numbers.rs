@@ -3,11 +3,11 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// The numbers of live threads, one bit each.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    taken: AtomicU64,
+    pub(super) taken: AtomicU64,
     /// All that were ever taken are below.
-    end: AtomicU64,
+    pub(super) end: AtomicU64,
 }
 
 impl Numbers {
@@ -16,10 +16,6 @@ impl Numbers {
 
     /// The number of all others.
     pub(crate) const SHARED: u8 = Self::COUNT as u8;
-
-    pub(crate) const fn new() -> Self {
-        Self { taken: AtomicU64::new(0), end: AtomicU64::new(0) }
-    }
 
     /// The lowest number that nobody has, or [`SHARED`](Self::SHARED).
     pub(crate) fn take(&self) -> u8 {
@@ -55,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_end_is_above_every_number_that_was_ever_taken() {
-        let numbers = Numbers::new();
+        let numbers = Numbers::default();
         assert_eq!(numbers.end(), 0);
         assert_eq!((numbers.take(), numbers.take(), numbers.end()), (0, 1, 2));
         numbers.give_back(1);
@@ -64,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_lowest_free_number_first_and_then_the_crowd() {
-        let numbers = Numbers::new();
+        let numbers = Numbers::default();
         let all: Vec<u8> = (0..64).map(|_| numbers.take()).collect();
         assert_eq!(all, (0..64).collect::<Vec<u8>>());
         assert_eq!((numbers.take(), numbers.take()), (Numbers::SHARED, Numbers::SHARED));

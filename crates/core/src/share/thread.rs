@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use crate::share::numbers::Numbers;
+use super::numbers::Numbers;
+use crate::sync::AtomicU64;
 
 thread_local! {
     /// Without a destructor, so that reading it needs no check.
@@ -14,7 +15,7 @@ thread_local! {
 /// Not asked for yet.
 const UNKNOWN: u8 = u8::MAX;
 
-static NUMBERS: Numbers = Numbers::new();
+static NUMBERS: Numbers = Numbers { taken: AtomicU64::new(0), end: AtomicU64::new(0) };
 
 struct Lease(Cell<u8>);
 

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::thread;
 use std::sync::Arc;
 use tower_triage_core::{ErrorClass, Failure, Verdict};
 
-use super::{Model, model, race};
+use super::{Model, model, race, spawn};
 use crate::budget::{
     BucketSettings, Budget, InFlightSettings, ThrottleSettings, TokenCostSettings, WindowSettings,
 };
 
 pub(super) const MODELS: &[Model] = &[
     model("bucket: deposits and withdrawals", bucket),
+    model("bucket: deposits of two and a withdrawal", bucket_of_three).preempted(2),
     model("window: deposits and withdrawals", window),
     model("window: a cell changes its slot", window_cell),
     model("in flight: retries and drops", in_flight),
@@ -39,9 +39,32 @@ fn bucket() {
     let budget = Budget::bucket(settings).unwrap();
     let request =
         |budget: Budget| move || u64::from(asks(&budget, NOW)) + u64::from(asks(&budget, NOW));
-    let other = thread::spawn(request(budget.clone()));
+    let other = spawn(request(budget.clone()));
     let granted = request(budget.clone())() + other.join().unwrap();
     assert_eq!(granted + budget.balance(NOW), 2);
+}
+
+/// Two threads bring a retry each, and a third takes what it can get.
+fn bucket_of_three() {
+    let settings = BucketSettings { gain: 1.0, capacity: 3, initial: 0 };
+    let budget = Budget::bucket(settings).unwrap();
+    let deposits = || {
+        let budget = budget.clone();
+        spawn(move || drop(budget.begin(NOW)))
+    };
+    let others = [deposits(), deposits()];
+    let asks_twice = {
+        let budget = budget.clone();
+        spawn(move || {
+            let mut spending = budget.begin(NOW);
+            let mut ask = || u64::from(budget.ask(&mut spending, &FAILURE, NOW).is_ok());
+            ask() + ask()
+        })
+    };
+    others.into_iter().for_each(|other| other.join().unwrap());
+    let granted = asks_twice.join().unwrap();
+    assert!(granted >= 1, "its own request brought one");
+    assert_eq!(granted + budget.balance(NOW), 3);
 }
 
 /// Half a retry for each request, two requests.
@@ -96,7 +119,7 @@ fn token_cost() {
     assert!(budget.ask(&mut paid, &FAILURE, NOW).is_ok());
     let others = [(), ()].map(|()| {
         let budget = budget.clone();
-        thread::spawn(move || asks(&budget, NOW))
+        spawn(move || asks(&budget, NOW))
     });
     budget.observe(&mut paid, &Verdict::Success, true);
     let granted = others.map(|other| u32::from(other.join().unwrap())).iter().sum::<u32>();
