@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Layer;
-use tower_triage_core::{Classifier, Shared};
+use tower_triage_core::{Classifier, ConfigError, Shared};
 
-use crate::policy::TimeoutPlan;
+use crate::policy::{TimeoutPlan, TimeoutPolicy};
 use crate::reject::AsError;
 use crate::service::Timeout;
 use crate::soft::SoftLimit;
@@ -30,11 +30,14 @@ pub(crate) struct Core<R, J, T> {
 
 impl<R> TimeoutLayer<R> {
     /// Tells an attempt after `limit` and drops it a tenth later (at most 10 s), as `Timeout` by
-    /// `classifier`. With a limit of zero only what is ready at once is an answer.
-    #[must_use]
-    pub fn new(classifier: Classifier<R>, limit: Duration) -> Self {
-        let plan = TimeoutPlan::of(limit);
-        Self { core: Core { classifier, plan, reject: Arc::new(AsError), tell: Arc::new(NoTell) } }
+    /// `classifier`.
+    ///
+    /// # Errors
+    /// If the limit is zero, which is often written where no limit is meant: leave the layer out.
+    pub fn new(classifier: Classifier<R>, limit: Duration) -> Result<Self, ConfigError> {
+        let plan = TimeoutPolicy::new(limit).build()?;
+        let core = Core { classifier, plan, reject: Arc::new(AsError), tell: Arc::new(NoTell) };
+        Ok(Self { core })
     }
 }
 
@@ -65,11 +68,12 @@ impl<R, J, T> TimeoutLayer<R, J, T> {
     /// struct Job { milliseconds_left: u128 }
     ///
     /// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
-    /// let layer = TimeoutLayer::new(classifier, Duration::from_secs(4))
+    /// let layer = TimeoutLayer::new(classifier, Duration::from_secs(4))?
     ///     .tell(|job: &mut Job, limit: &SoftLimit| {
     ///         job.milliseconds_left = limit.time_until_dropped().as_millis();
     ///     });
     /// # let _ = layer;
+    /// # Ok::<_, tower_triage_core::ConfigError>(())
     /// ```
     #[must_use]
     pub fn tell<Req, F>(self, f: F) -> TimeoutLayer<R, J, TellFn<F>>
