@@ -12,6 +12,8 @@
 //! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
 //! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
+//! | `tower-http` | no | tower-http's `classify` traits, both ways |
+//! | `reqwest` | no | [`reqwest`](mod@crate::reqwest): a reqwest client, and reqwest-middleware |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -44,6 +46,8 @@ mod ext;
 pub mod http;
 #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
 pub mod preset;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 mod serving;
 mod triage;
 
