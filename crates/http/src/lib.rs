@@ -80,7 +80,7 @@
 //! ```
 //!
 //! Nothing is repeated once an outcome was returned: an error in the middle of a response's body is
-//! the caller's, and passes unchanged.
+//! the caller's, and passes unchanged. [`WatchBodyLayer`] tells of it: an incident of its own.
 //!
 //! # Defaults
 //! | what | default | changed by |
@@ -89,7 +89,7 @@
 //! | breaker key | the host in lower case, with its port | [`HttpRulesExt::key_by`] |
 //! | class of a status | the table above | [`HttpRulesExt::status`], [`HttpRulesExt::success`] |
 //! | mark of a fallback's answer | a response extension (`Notes`) | [`HttpRulesExt::fallback_header`] |
-//! | deadline | none | the extension [`Deadline`] |
+//! | deadline | none | the extension [`Deadline`], [`DeadlineLayer`] |
 //! | draining a failed response | 64 KiB, 1 s | [`HttpReplay`] |
 //! | kept of a body that streams | nothing; 64 KiB under the layer | [`ReplayBodyLayer::limit`] |
 //!
@@ -104,6 +104,7 @@
 struct ReadmeDoctests;
 
 mod body_code;
+mod deadline;
 mod decision;
 mod errors;
 pub mod future;
@@ -116,19 +117,30 @@ mod replayable;
 mod request;
 mod rules;
 mod status;
+#[cfg(feature = "tower-http")]
+mod tower_classify;
 mod transport;
+mod watch_body;
 
 pub use tower_triage_retry::Attempt;
 
+#[cfg(feature = "tower-http")]
+pub use self::tower_classify::{
+    ByMakeClassifier, MakeClassifierLayer, MakeClassifierService, MakeTriageClassifier,
+    StampFuture, Stamped, TraceFailure, TriageClassifier, by_make_classifier, server_errors,
+};
+
 pub use self::{
+    deadline::{DeadlineLayer, Deadlines},
     decision::HttpFacts,
     errors::HttpErrors,
     marks::{BodyPrefix, Deadline, Repeatable, RouteTemplate, UnitOfWork},
-    reject::Unavailable,
+    reject::{GatewayTimeout, Unavailable},
     replay::HttpReplay,
     replay_body::{ReplayBodies, ReplayBody, ReplayBodyLayer, ReplayError},
     replayable::{Replayable, copy_request},
     request::RequestHead,
     rules::{HttpRules, HttpRulesExt, HttpStatus, ResponseHead, http},
     transport::{Http2Fact, Http2Frame, TransportFact, transport_failure},
+    watch_body::{WatchBodies, WatchBodyLayer, WatchFuture, WatchedBody},
 };

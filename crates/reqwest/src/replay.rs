@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http_body::Body as _;
 use reqwest::Body;
-use tower_triage_http::{HttpReplay, ReplayBody, Replayable, future::Drain};
+use tokio::time::Instant;
+use tower_triage_http::{Deadline, HttpReplay, ReplayBody, Replayable, future::Drain};
 use tower_triage_retry::{Attempt, Release, Replay};
 
 use crate::outgoing::Outgoing;
@@ -17,8 +18,8 @@ use crate::outgoing::Outgoing;
 /// - A body that streams is sent once, untouched, and the incident says why
 ///   (`Refusal::NotReplayable`); unless [`streams`](Self::streams) says that it may be kept.
 /// - Timeout, version, headers and extensions are the same in each attempt. A further one carries an
-///   [`Attempt`]: among the marks of a [`Marked`](crate::Marked) request, else among the request's own
-///   extensions.
+///   [`Attempt`]: among the marks of a [`Marked`](crate::Marked) request (with the [`Deadline`] of the
+///   call, by policy or request), else among the request's own extensions.
 /// - A failed response is drained within limits before the next attempt, so that its connection is
 ///   used again.
 ///
@@ -117,8 +118,20 @@ impl<T: Outgoing> Replay<T> for ReqwestReplay {
         if let Some(body) = &kept.stream {
             *request.request_mut().body_mut() = Some(Body::wrap(body.clone()));
         }
+        let sooner = attempt.deadline.filter(|deadline| is_sooner(&request, *deadline));
+        if let Some(deadline) = sooner {
+            request = request.mark(Deadline(deadline))?;
+        }
         request.mark(*attempt)
     }
+}
+
+/// Is `deadline` before the one that the request's marks name? Where marks cannot be read, nobody
+/// reads a deadline.
+fn is_sooner(request: &impl Outgoing, deadline: Instant) -> bool {
+    request
+        .extensions()
+        .is_some_and(|marks| marks.get::<Deadline>().is_none_or(|known| deadline < known.0))
 }
 
 impl Release<reqwest::Response> for ReqwestReplay {
