@@ -60,7 +60,8 @@
 //! - A 503 is an `Ok`: the layers judge it all the same. Call `error_for_status` above them.
 //!
 //! # What it does not do
-//! It reads no body, and once a response was returned it repeats nothing.
+//! It reads no body, and once a response was returned it repeats nothing; [`WatchBodyLayer`] tells of a
+//! body that breaks off.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -72,6 +73,7 @@ mod middleware;
 mod outgoing;
 mod replay;
 mod rules;
+mod watch;
 
 #[cfg(feature = "middleware")]
 pub use self::middleware::{
@@ -83,4 +85,5 @@ pub use self::{
     outgoing::{Marked, Outgoing},
     replay::{Kept, ReqwestReplay},
     rules::{ReqwestRules, ReqwestStatus, reqwest},
+    watch::{WatchBodies, WatchBodyLayer, WatchFuture},
 };

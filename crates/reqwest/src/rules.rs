@@ -72,6 +72,21 @@ impl ClassifyResponse<reqwest::Response> for ReqwestStatus {
 
 impl Stamp<reqwest::Response> for ReqwestStatus {}
 
+/// The head of a response, for whoever has only that: a body's watcher.
+impl<B> ClassifyResponse<http::Response<B>> for ReqwestStatus {
+    fn response(&self, response: &http::Response<B>) -> Verdict {
+        self.http.response(response)
+    }
+
+    fn annotate(&self, response: &mut http::Response<B>, note: &Note) -> bool {
+        self.http.annotate(response, note)
+    }
+
+    fn explain(&self, response: &http::Response<B>, out: &mut dyn fmt::Write) {
+        self.http.explain(response, out);
+    }
+}
+
 /// What to look at of a request, with a target for whoever asks for one.
 fn head<T>(request: &impl Outgoing, uri: &Uri, f: impl FnOnce(RequestHead<'_>) -> T) -> T {
     let none = Extensions::new();

@@ -16,7 +16,7 @@ use tower_triage_core::{
 use tower_triage_escalate::{ChannelSink, Desk, EscalateLayer, Receiver, Route, Routes};
 use tower_triage_fallback::FallbackLayer;
 use tower_triage_http::{Deadline, HttpRulesExt, Repeatable, RouteTemplate};
-use tower_triage_reqwest::{Marked, ReqwestReplay, reqwest};
+use tower_triage_reqwest::{Marked, ReqwestReplay, WatchBodyLayer, reqwest};
 use tower_triage_retry::{Attempt, Replay, RetryLayer};
 use tower_triage_test_support::Seen;
 use tower_triage_timeout::TimeoutLayer;
@@ -414,6 +414,51 @@ async fn kf55_a_request_with_an_id_has_one_record_and_a_fallback_answers() {
     let notes = response.extensions().get::<Notes>().unwrap();
     assert_eq!(notes.fallback, Some(ErrorClass::Transient));
     assert_eq!(response.text().await.unwrap(), "cached");
+}
+
+/// A stream arrives frame by frame; one that breaks off is an error to its reader and an incident to
+/// those who watch, and nothing is sent again.
+#[tokio::test]
+async fn kf25_kf52_a_body_is_the_callers_frame_by_frame_to_its_bitter_end() {
+    let (go_on, going_on) = tokio::sync::oneshot::channel::<()>();
+    let going_on = Arc::new(Mutex::new(Some(going_on)));
+    let calls = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&calls);
+    let address = scripted(move |mut stream, number| {
+        *counted.lock().unwrap() = number;
+        let going_on = going_on.lock().unwrap().take();
+        async move {
+            read_head(&mut stream).await.unwrap();
+            write(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\nfirst").await;
+            if let Some(going_on) = going_on {
+                going_on.await.unwrap();
+            }
+            write(&mut stream, "half").await;
+        }
+    })
+    .await;
+    let classifier = Classifier::new(reqwest());
+    let seen = Seen::default();
+    classifier.observe(seen.clone());
+    let stack = ServiceBuilder::new()
+        .layer(WatchBodyLayer::new(classifier.clone()))
+        .layer(RetryLayer::new(classifier).policy(at_once()).replay(ReqwestReplay::new()))
+        .map_err(AnyError::from)
+        .service(Client::new());
+    let get = request(Method::GET, address);
+    let mut response = tokio::spawn(stack.oneshot(get)).await.unwrap().unwrap();
+    assert_eq!(response.url().path(), "/things/17");
+    assert_eq!(response.content_length(), Some(15));
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "first", "before there is more");
+    go_on.send(()).unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "half");
+    assert!(seen.incidents().is_empty());
+    let error = response.chunk().await.unwrap_err();
+    assert!(std::error::Error::source(&error).is_some());
+    let incident = seen.last();
+    assert_eq!(incident.failure.unwrap().class, ErrorClass::Transient);
+    assert_eq!(refusal(&incident), Some(Refusal::Committed));
+    assert_eq!(*calls.lock().unwrap(), 1);
 }
 
 #[test]
