@@ -341,6 +341,34 @@ async fn kf30_per_attempt_time_and_the_remaining_time() {
     assert_eq!(error.incident().unwrap().attempts as usize, told.len());
 }
 
+/// Of two deadlines the earlier one counts, whoever named it.
+#[tokio::test(start_paused = true)]
+async fn kf30_a_callers_earlier_deadline_stays() {
+    use tower_triage_http::Deadline;
+    let now = Instant::now();
+    let secs = Duration::from_secs;
+    for (own, expected) in [(None, 10), (Some(5), 5), (Some(60), 10)] {
+        let inner = tower::service_fn(|request: Request<()>| {
+            let deadline = request.extensions().get::<Deadline>().copied();
+            std::future::ready(Ok::<_, std::convert::Infallible>(deadline))
+        });
+        let mut request = Request::new(());
+        if let Some(own) = own {
+            request.extensions_mut().insert(Deadline(now + secs(own)));
+        }
+        let layer = DeadlineLayer::new(secs(10)).unwrap();
+        let seen = layer.layer(inner).oneshot(request).await.unwrap();
+        assert_eq!(seen, Some(Deadline(now + secs(expected))));
+    }
+    // What no clock can tell is no deadline.
+    let inner = tower::service_fn(|request: Request<()>| {
+        let deadline = request.extensions().get::<Deadline>().copied();
+        std::future::ready(Ok::<_, std::convert::Infallible>(deadline))
+    });
+    let never = DeadlineLayer::new(Duration::MAX).unwrap().layer(inner);
+    assert_eq!(never.oneshot(Request::new(())).await.unwrap(), None);
+}
+
 /// The deadline of the policy alone reaches the layers below with the second attempt.
 #[tokio::test]
 async fn kf30_the_policys_deadline_is_shown_to_the_layers_below() {

@@ -170,19 +170,25 @@ async fn the_incident_of_an_error_is_in_the_extensions() {
     assert_eq!(incident.attempts, 3);
 }
 
-/// A limit in the stack ends an attempt that hangs below it, and drops it: the server sees the end.
+/// What would hang fails instead.
+async fn within_time<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it hangs")
+}
+
+/// A limit in the stack ends an attempt that hangs below it, and drops it: the server answers the
+/// second one only after it has seen the end of the first.
 #[tokio::test]
 async fn kf30_a_time_limit_in_the_stack_works_and_drops_the_attempt() {
     let ended = Arc::new(Notify::new());
-    let ends = Arc::clone(&ended);
     let address = scripted(move |mut stream, number| {
-        let ends = Arc::clone(&ends);
+        let ended = Arc::clone(&ended);
         async move {
             let _ = read_head(&mut stream).await;
             if number == 1 {
                 let _ = read_head(&mut stream).await;
-                ends.notify_one();
+                ended.notify_one();
             } else {
+                ended.notified().await;
                 write(&mut stream, "HTTP/1.1 204 Done\r\n\r\n").await;
             }
         }
@@ -196,9 +202,9 @@ async fn kf30_a_time_limit_in_the_stack_works_and_drops_the_attempt() {
         .layer(TimeoutLayer::new(classifier.clone(), limit).unwrap().policy(plan))
         .into_inner();
     let client = client(StackMiddleware::new(stack));
-    let response = client.get(format!("http://{address}/")).send().await.unwrap();
+    let call = client.get(format!("http://{address}/")).send();
+    let response = within_time(call).await.unwrap();
     assert_eq!(response.status(), 204);
-    ended.notified().await;
 
     // The time left of a deadline is the smaller one; then nothing is repeated.
     let seen = Seen::default();
@@ -210,7 +216,8 @@ async fn kf30_a_time_limit_in_the_stack_works_and_drops_the_attempt() {
             .await;
     let deadline = Deadline(tokio::time::Instant::now() + limit);
     let get = client.get(format!("http://{address}/")).with_extension(deadline);
-    let Error::Middleware(error) = get.send().await.unwrap_err() else { panic!("not ours") };
+    let outcome = within_time(get.send()).await;
+    let Error::Middleware(error) = outcome.unwrap_err() else { panic!("not ours") };
     assert!(error.downcast_ref::<Elapsed>().unwrap().is_deadline());
     assert_eq!(seen.last().failure.unwrap().class, ErrorClass::Timeout);
 }
@@ -233,9 +240,9 @@ async fn kf35_a_dropped_call_leaves_nothing_behind() {
     .await;
     let client = client(StackMiddleware::new(retry()));
     let call = tokio::spawn(client.get(format!("http://{address}/")).send());
-    arrived.notified().await;
+    within_time(arrived.notified()).await;
     call.abort();
-    ended.notified().await;
+    within_time(ended.notified()).await;
 }
 
 /// Several attempts at once, as a fallback that races would make: each has an answer of its own.
@@ -282,7 +289,8 @@ async fn a_stack_may_send_several_at_once() {
     })
     .await;
     let client = client(StackMiddleware::new(Both));
-    assert_eq!(client.get(format!("http://{address}/")).send().await.unwrap().status(), 204);
+    let call = client.get(format!("http://{address}/")).send();
+    assert_eq!(within_time(call).await.unwrap().status(), 204);
 }
 
 /// A fallback's answer comes without anything below.
