@@ -17,9 +17,11 @@
 //!
 //! # Where it sits
 //! Below everything: the layers hold a `Classifier` over these rules and ask it. [`HttpReplay`] goes
-//! into a retry layer, [`Unavailable`] into a circuit breaker. [`ReplayBodyLayer`] goes above every
-//! layer that sends requests again, where bodies stream. Map the error of an opaque client
-//! below the layers, so that a rejection of ours has a way in: `.map_err(AnyError::from)`.
+//! into a retry layer, [`Unavailable`] into a circuit breaker, [`GatewayTimeout`] into a time limit.
+//! [`ReplayBodyLayer`] goes above every layer that sends requests again, where bodies stream;
+//! [`DeadlineLayer`] above every layer that looks at deadlines; [`WatchBodyLayer`] above them all. Map
+//! the error of an opaque client below the layers, so that a rejection of ours has a way in:
+//! `.map_err(AnyError::from)`.
 //!
 //! # How a verdict is found
 //! A response: the stamp of a `ClassifyLayer`, an override ([`HttpRulesExt`]), an error code in type

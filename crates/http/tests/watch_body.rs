@@ -157,6 +157,8 @@ async fn nothing_is_told_of_what_is_no_failure() {
     for (head, read) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nwhole", 4),
         ("HTTP/1.1 204 Done\r\n\r\n", 0),
+        // Lengths of what would have been there.
+        ("HTTP/1.1 304 Not Modified\r\ncontent-length: 10\r\n\r\n", 0),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nwhol\r\n0\r\n\r\n", 4),
     ] {
         let address = server(move |mut stream| async move {

@@ -57,7 +57,18 @@ mod reqwest {
 
     /// For a reqwest client, with rules of
     /// [`reqwest()`](tower_triage_reqwest::reqwest()). Errors must hold an open circuit: put
-    /// `.map_err(AnyError::from)` between this layer and the client.
+    /// `.map_err(AnyError::from)` between this layer and the client. As a middleware of
+    /// reqwest-middleware it needs none:
+    ///
+    /// ```
+    /// use tower_triage::reqwest::{StackMiddleware, reqwest};
+    /// use tower_triage::{Classifier, Desk, preset};
+    ///
+    /// let layers = preset::reqwest_client(Classifier::new(reqwest()), Desk::log());
+    /// let middleware = StackMiddleware::new(layers); // `ClientBuilder::with(middleware)`
+    /// # fn is_middleware(_: impl Clone + Send + Sync + 'static) {}
+    /// # is_middleware(middleware);
+    /// ```
     pub fn reqwest_client<R, E>(classifier: Classifier<R>, desk: Desk) -> ReqwestClient<R, E> {
         let breaker = CircuitBreakerLayer::new(classifier.clone());
         Triage {
