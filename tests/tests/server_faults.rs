@@ -317,3 +317,25 @@ async fn a_router_behind_every_layer_is_still_a_router() {
     let Ok(response) = task.await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "fine");
 }
+
+/// Layers by one call of the router are one call's; by two calls, two: each has an incident.
+#[tokio::test]
+async fn layers_of_one_service_builder_tell_one_story() {
+    for (together, incidents) in [(true, 1), (false, 2)] {
+        let (classifier, seen) = watched(http());
+        let (desk, mut letters) = desk();
+        let escalate = EscalateLayer::new(classifier.clone(), desk);
+        let breaker = CircuitBreakerLayer::new(classifier).reject_with(Unavailable);
+        let app = Router::new().route("/", get(async || StatusCode::BAD_GATEWAY));
+        let app: Router = match together {
+            true => app.layer((escalate, breaker)),
+            false => app.layer(breaker).layer(escalate),
+        };
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        let Ok(response) = app.oneshot(request).await;
+        assert_eq!(response.status(), 502);
+        letters.recv().await.unwrap();
+        assert!(letters.try_recv().is_err(), "one record either way");
+        assert_eq!(seen.incidents().len(), incidents, "together: {together}");
+    }
+}

@@ -62,9 +62,9 @@ mod reqwest {
     ///
     /// ```
     /// use tower_triage::reqwest::{StackMiddleware, reqwest};
-    /// use tower_triage::{Classifier, Desk, preset};
+    /// use tower_triage::{AnyError, Classifier, Desk, preset};
     ///
-    /// let layers = preset::reqwest_client(Classifier::new(reqwest()), Desk::log());
+    /// let layers = preset::reqwest_client::<_, AnyError>(Classifier::new(reqwest()), Desk::log());
     /// let middleware = StackMiddleware::new(layers); // `ClientBuilder::with(middleware)`
     /// # fn is_middleware(_: impl Clone + Send + Sync + 'static) {}
     /// # is_middleware(middleware);

@@ -181,6 +181,8 @@ where
         extensions: &mut Extensions,
         _next: Next<'_>,
     ) -> Result<Response> {
+        // What an earlier call of the chain left there is not this one's.
+        extensions.remove::<Notes>();
         let Slot { mut service, ready } = self.take();
         let outcome = async {
             if !ready {

@@ -75,6 +75,8 @@ where
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
+        // What an earlier call left there is not this one's.
+        extensions.remove::<Notes>();
         let (uplink, mut jobs) = Uplink::new();
         let request = Marked { request, extensions: extensions.clone() }.with(uplink);
         let mut stack = self.stack.clone();
