@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tower_triage_core::{Clock, Label, Random};
 
+use crate::breaker::nanos;
 use crate::parked::Parked;
 use crate::policy::{BreakerPlan, Span};
 use crate::watchers::Watchers;
@@ -30,6 +31,12 @@ pub(crate) struct Config {
 }
 
 impl Settings {
+    /// When a call that is let in now began, in nanoseconds; zero where slowness does not matter.
+    #[inline]
+    pub(crate) fn started(&self) -> u64 {
+        if self.policy.slow_call.is_some() { nanos(self.clock.now()) } else { 0 }
+    }
+
     pub(crate) fn new(config: &Config) -> Self {
         let policy = config.policy.clone();
         let reads_clock =

@@ -60,7 +60,8 @@ mod observation;
 mod random;
 mod rejection;
 mod rules_ext;
-mod share;
+pub mod share;
+mod sync;
 mod trace;
 mod verdict;
 
@@ -89,7 +90,7 @@ pub use self::{
     random::Random,
     rejection::CircuitOpen,
     rules_ext::{Adjusted, Described, RequestFacts, RulesExt},
-    share::Shared,
+    share::{Counted, Leaked, Sharing},
     trace::TraceParent,
     verdict::{Disposition, Failure, RetryAfter, ServerWord, Verdict},
 };

@@ -195,7 +195,7 @@ async fn kf17_over_http_2_discarded_responses_cost_no_connection() {
         .replay(HttpReplay::new())
         .layer(client.map_err(AnyError::from));
     for _ in 0..COUNT {
-        let request = http::Request::get(format!("http://{address}/")).body(Empty::new()).unwrap();
+        let request = Request::get(format!("http://{address}/")).body(Empty::new()).unwrap();
         let response = stack.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status().as_u16(), 200);
         response.into_body().collect().await.unwrap();

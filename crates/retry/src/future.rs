@@ -12,11 +12,13 @@ use tokio::time::Instant;
 use tower_service::Service;
 use tower_triage_core::incident::{self, Aside, Scope};
 use tower_triage_core::{
-    CircuitOpen, Classify, Failure, LayerKind, Operation, Refusal, Shared, StepKind, Verdict,
+    CircuitOpen, Classify, Counted, Failure, LayerKind, Operation, Refusal, Sharing, StepKind,
+    Verdict,
 };
 
 use crate::budget::Spending;
 use crate::decision::{Decision, Facts, Progress};
+use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::pause::Pause;
 use crate::refresh::Refresh;
@@ -29,31 +31,35 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropped, it drops the attempt or the wait; no task and no timer stays.
-    pub struct ResponseFuture<S, Req, R, P, N, F>
+    pub struct ResponseFuture<S, Req, R, P, N, F, M = Counted>
     where
         S: Service<P::Sent>,
         P: Replay<Req>,
         P: Release<S::Response>,
         F: Refresh,
+        M: Sharing<Stock<S, R, P, N, F>>,
     {
         #[pin]
         state: State<S::Future>,
-        call: Call<S, Req, R, P, N, F>,
+        call: Call<S, Req, R, P, N, F, M>,
         scope: Scope,
     }
 
-    impl<S, Req, R, P, N, F> PinnedDrop for ResponseFuture<S, Req, R, P, N, F>
+    impl<S, Req, R, P, N, F, M> PinnedDrop for ResponseFuture<S, Req, R, P, N, F, M>
     where
         S: Service<P::Sent>,
         P: Replay<Req>,
         P: Release<S::Response>,
         F: Refresh,
+        M: Sharing<Stock<S, R, P, N, F>>,
     {
         fn drop(this: Pin<&mut Self>) {
-            // What a cancelled attempt says on its way out belongs to its span.
             let mut this = this.project();
-            let _entered = this.call.span.enter();
-            this.state.set(State::Done);
+            if !matches!(*this.state, State::Done) {
+                // What a cancelled attempt says on its way out belongs to its span.
+                let _entered = this.call.span.enter();
+                this.state.set(State::Done);
+            }
         }
     }
 }
@@ -97,13 +103,14 @@ type LaterOf<S, Req, P, F> = Later<
 >;
 
 /// What one logical request owns.
-pub(crate) struct Call<S, Req, R, P, N, F>
+pub(crate) struct Call<S, Req, R, P, N, F, M>
 where
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
+    M: Sharing<Stock<S, R, P, N, F>>,
 {
-    core: Shared<Stock<S, R, P, N, F>>,
+    stock: M::Held,
     about: About,
     spending: Spending,
     /// What further requests are made of, or why there is nothing.
@@ -136,23 +143,26 @@ impl<S, T, O, L, A> Default for Later<S, T, O, L, A> {
     }
 }
 
-impl<S, Req, R, P, N, F> ResponseFuture<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> ResponseFuture<S, Req, R, P, N, F, M>
 where
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
+    M: Sharing<Stock<S, R, P, N, F>>,
 {
+    #[inline]
     pub(crate) const fn new(
         future: S::Future,
-        call: Call<S, Req, R, P, N, F>,
+        call: Call<S, Req, R, P, N, F, M>,
         scope: Scope,
     ) -> Self {
         Self { state: State::Calling { future }, call, scope }
     }
 }
 
-impl<S, Req, R, P, N, F> Future for ResponseFuture<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> Future for ResponseFuture<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
@@ -161,68 +171,52 @@ where
 {
     type Output = Result<S::Response, S::Error>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let call = this.call;
+        let this = self.project();
+        let (call, mut state) = (this.call, this.state);
         let entered = this.scope.enter();
-        let mut at_once = 0;
-        let (success, mut outcome) = loop {
-            match this.state.as_mut().project() {
-                StateProj::Calling { future } => {
-                    let outcome = {
-                        let _attempt = call.span.enter();
-                        ready!(future.poll(cx))
-                    };
-                    match call.core.classifier.judge(&call.about.operation, outcome.as_ref()) {
-                        Verdict::Success => {
-                            call.succeeded();
-                            break (true, outcome);
-                        }
-                        Verdict::Failure(failure) => match call.failed(failure, outcome) {
-                            ControlFlow::Continue(()) => this.state.set(State::Waiting),
-                            ControlFlow::Break(outcome) => break (false, outcome),
-                        },
-                    }
-                }
-                StateProj::Waiting => match ready!(call.poll_pause(cx)) {
-                    ControlFlow::Continue(()) => this.state.set(State::Readying),
-                    ControlFlow::Break(outcome) => break (false, outcome),
-                },
-                StateProj::Readying => match ready!(call.poll_next(cx)) {
-                    ControlFlow::Continue(future) => {
-                        this.state.set(State::Calling { future });
-                        at_once += 1;
-                        if at_once == YIELD_AFTER {
-                            cx.waker().wake_by_ref();
-                            return Poll::Pending;
-                        }
-                    }
-                    ControlFlow::Break(outcome) => break (false, outcome),
-                },
-                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+        let mut ended = None;
+        if let StateProj::Calling { future } = state.as_mut().project() {
+            let mut outcome = ready!(call.poll_attempt(future, cx));
+            let verdict = call.judge(&outcome);
+            if verdict.is_success() && !incident::has_begun() {
+                call.budget_sees_success();
+                state.set(State::Done);
+                call.span.close();
+                call.core().classifier.finish(entered, true, &mut outcome);
+                return Poll::Ready(outcome);
             }
-        };
-        this.state.set(State::Done);
-        call.span.close();
-        call.core.classifier.finish(entered, success, &mut outcome);
+            ended = Some((verdict, outcome));
+        }
+        let (success, mut outcome) = ready!(call.drive(state, ended, cx));
+        call.core().classifier.finish(entered, success, &mut outcome);
         Poll::Ready(outcome)
     }
 }
 
-impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> Call<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
 {
+    #[inline]
     pub(crate) const fn new(
-        core: Shared<Stock<S, R, P, N, F>>,
+        stock: M::Held,
         about: About,
         spending: Spending,
         kept: Result<P::Kept, &'static str>,
         span: AttemptSpan,
     ) -> Self {
-        Self { core, about, spending, kept, span, later: None }
+        Self { stock, about, spending, kept, span, later: None }
+    }
+
+    #[inline]
+    fn core(&self) -> &Core<R, P, N, F> {
+        &self.stock.core
     }
 
     fn time_left(&self) -> Option<Duration> {
@@ -235,9 +229,9 @@ where
             unit_of_work: self.about.unit_of_work,
             time_left: self.time_left(),
             replayable: match &self.kept {
-                Ok(kept) => self.core.replay.ready(kept),
+                Ok(kept) => self.core().replay.ready(kept),
                 // One attempt was asked for: that is the reason to give.
-                Err(_) if self.core.plan.max_attempts() == Some(1) => Ok(()),
+                Err(_) if self.core().plan.max_attempts() == Some(1) => Ok(()),
                 Err(why) => Err(why),
             },
             // An outcome is judged here before anything of it reaches the caller.
@@ -249,21 +243,92 @@ where
     }
 }
 
-impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> Call<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
     F: Refresh,
 {
-    fn succeeded(&mut self) {
-        self.core.classifier.note_success(&self.about.operation, LayerKind::Retry);
-        self.core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    #[inline]
+    fn poll_attempt(
+        &self,
+        future: Pin<&mut S::Future>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome<S, P::Sent>> {
+        let _attempt = self.span.enter();
+        future.poll(cx)
+    }
+
+    #[inline]
+    fn judge(&self, outcome: &Outcome<S, P::Sent>) -> Verdict {
+        self.core().classifier.judge(&self.about.operation, outcome.as_ref())
+    }
+
+    #[inline]
+    fn budget_sees_success(&mut self) {
+        self.stock.core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    }
+
+    /// Everything that comes after a failure: from the end of an attempt, if one has just `ended`, to
+    /// the outcome to return and whether it is a success.
+    #[inline(never)]
+    fn drive(
+        &mut self,
+        mut state: Pin<&mut State<S::Future>>,
+        mut ended: Option<(Verdict, Outcome<S, P::Sent>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<(bool, Outcome<S, P::Sent>)>
+    where
+        N: Nudge<P::Sent, S::Response, S::Error>,
+    {
+        let mut at_once = 0;
+        let returned = loop {
+            match ended.take() {
+                None => {}
+                Some((Verdict::Success, outcome)) => {
+                    let classifier = &self.core().classifier;
+                    classifier.note_success(&self.about.operation, LayerKind::Retry);
+                    self.budget_sees_success();
+                    break (true, outcome);
+                }
+                Some((Verdict::Failure(failure), outcome)) => match self.failed(failure, outcome) {
+                    ControlFlow::Continue(()) => state.set(State::Waiting),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+            }
+            match state.as_mut().project() {
+                StateProj::Calling { future } => {
+                    let outcome = ready!(self.poll_attempt(future, cx));
+                    ended = Some((self.judge(&outcome), outcome));
+                }
+                StateProj::Waiting => match ready!(self.poll_pause(cx)) {
+                    ControlFlow::Continue(()) => state.set(State::Readying),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Readying => match ready!(self.poll_next(cx)) {
+                    ControlFlow::Continue(future) => {
+                        state.set(State::Calling { future });
+                        at_once += 1;
+                        if at_once == YIELD_AFTER {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+            }
+        };
+        state.set(State::Done);
+        self.span.close();
+        Poll::Ready(returned)
     }
 
     #[cold]
     fn step(&self, kind: StepKind) {
-        self.core.classifier.step(&self.about.operation, LayerKind::Retry, kind);
+        self.core().classifier.step(&self.about.operation, LayerKind::Retry, kind);
     }
 
     /// Records and judges a failed attempt: a pause before the next one, or the outcome to return.
@@ -279,7 +344,7 @@ where
         };
         self.note(failure, outcome.as_ref());
         let facts = self.facts();
-        let core = &self.core;
+        let core = &self.stock.core;
         let later = self.later.get_or_insert_default();
         let decision = core.plan.decide(&facts, &mut later.progress, &failure, core.random.unit());
         later.keeps = decision == Decision::Ask;
@@ -301,7 +366,7 @@ where
     /// Closes the attempt's span and records its failure.
     fn note(&mut self, failure: Failure, outcome: Result<&S::Response, &S::Error>) {
         self.span.failed(failure.class);
-        self.core.classifier.note_failure(
+        self.core().classifier.note_failure(
             &self.about.operation,
             LayerKind::Retry,
             failure,
@@ -320,7 +385,7 @@ where
     where
         N: Nudge<P::Sent, S::Response, S::Error>,
     {
-        let core = &self.core;
+        let core = &self.stock.core;
         let (wait, hinted, refresh) = match decision {
             Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
             Decision::Ask => (Duration::ZERO, false, false),
@@ -362,7 +427,7 @@ where
             action = "retry",
             operation = self.about.operation.as_str(),
             attempt = number,
-            max_attempts = self.core.plan.max_attempts(),
+            max_attempts = self.core().plan.max_attempts(),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             error.r#type = class.as_str(),
             reason,
@@ -387,9 +452,9 @@ where
         let Some(later) = &mut self.later else { return false };
         match later.last.take() {
             Some((Failure { class, .. }, Ok(response)))
-                if self.core.shutdown.is_none() && !later.keeps =>
+                if self.stock.core.shutdown.is_none() && !later.keeps =>
             {
-                let release = || self.core.replay.release(response);
+                let release = || self.stock.core.replay.release(response);
                 later.pause.release(incident::run_detached(release));
                 self.step(StepKind::Released { class });
                 true
@@ -473,7 +538,7 @@ where
     /// Until the service is ready and called again, or there is an outcome to return.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent, S::Future>> {
         let later = self.later.get_or_insert_default();
-        let service = later.service.get_or_insert_with(|| self.core.service());
+        let service = later.service.get_or_insert_with(|| self.stock.service());
         let entered = self.span.enter();
         let ready = service.poll_ready(cx);
         drop(entered);
@@ -497,7 +562,7 @@ where
             Err(error) => {
                 self.begin_anew();
                 let outcome = Err(error);
-                let verdict = self.core.classifier.judge(&self.about.operation, outcome.as_ref());
+                let verdict = self.core().classifier.judge(&self.about.operation, outcome.as_ref());
                 if let Verdict::Failure(failure) = verdict {
                     self.note(failure, outcome.as_ref());
                 }
@@ -510,7 +575,7 @@ where
         };
         later.pause = Pause::default();
         let _entered = self.span.enter();
-        let future = incident::calling(|| service.call(request));
+        let future = incident::call(service, request);
         Poll::Ready(ControlFlow::Continue(future))
     }
 }
@@ -541,8 +606,9 @@ const fn used_up(why: Refusal) -> bool {
     }
 }
 
-impl<S, Req, R, P, N, F> fmt::Debug for ResponseFuture<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> fmt::Debug for ResponseFuture<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,

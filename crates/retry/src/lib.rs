@@ -128,7 +128,7 @@ pub use self::{
     policy::{ClassRule, RetryPlan, RetryPolicy},
     refresh::{NoRefresh, Refresh, RefreshFn},
     replay::{Attempt, ByClone, Never, Release, Releasing, Replay, ReplayFn, replay_fn},
-    service::Retry,
+    service::{Retry, Stock},
 };
 
 #[cfg(doctest)]

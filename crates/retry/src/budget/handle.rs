@@ -140,6 +140,7 @@ impl Budget {
     }
 
     /// A logical request begins: the deposit, once, however many attempts follow.
+    #[inline]
     pub fn begin(&self, now: Duration) -> Spending {
         Spending::new(match &self.kind {
             Kind::Unlimited | Kind::FailureThrottle(_) => Held::Nothing,
@@ -160,6 +161,7 @@ impl Budget {
     ///
     /// `retryable`: would the policy repeat this failure, attempts, deadline and budget aside? Only
     /// such failures, and those that the server forbade to repeat, count for a throttle.
+    #[inline]
     pub fn observe(&self, spending: &mut Spending, verdict: &Verdict, retryable: bool) {
         match (&self.kind, &mut spending.held) {
             (Kind::FailureThrottle(throttle), _) => match verdict {
