@@ -219,3 +219,40 @@ fn bodies_of_clients_and_servers_can_be_watched() {
     >();
     is_body::<WatchedBody<Empty<Bytes>, HttpRules>>();
 }
+
+/// Watching costs the happy path nothing of the heap, body included.
+#[test]
+fn a_watched_body_allocates_nothing() {
+    use std::future::{Ready, ready};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    #[derive(Clone)]
+    struct Server;
+    impl tower::Service<Request<()>> for Server {
+        type Response = Response<http_body_util::Full<Bytes>>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            ready(Ok(Response::new(Bytes::from_static(b"answer").into())))
+        }
+    }
+    let mut service = WatchBodyLayer::new(Classifier::new(http())).layer(Server);
+    let mut call = || {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut call = pin!(tower::Service::call(&mut service, Request::new(())));
+        let Poll::Ready(Ok(response)) = call.as_mut().poll(&mut cx) else { panic!("not ready") };
+        let mut body = pin!(response.into_body());
+        let mut frames = 0;
+        while let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(&mut cx) {
+            frames += frame.unwrap().into_data().unwrap().len();
+        }
+        assert_eq!(frames, 6);
+    };
+    call();
+    let taken = allocation_counter::measure(|| (0..1000).for_each(|_| call())).count_total;
+    assert_eq!(taken, 0);
+}

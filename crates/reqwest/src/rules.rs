@@ -107,14 +107,11 @@ fn whole_head<T>(request: &impl Outgoing, f: impl FnOnce(RequestHead<'_>) -> T) 
     head(request, &uri, f)
 }
 
-/// The host, which a URL has in lower case already, with its port if one is named.
-fn host_key(request: &impl Outgoing) -> Key {
-    let url = request.request().url();
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) => Key::from_parts(&[host, ":", &port.to_string()]),
-        None => Key::new(host),
-    }
+/// The host, which a URL has in lower case already, with its port if one is named; without what may
+/// be a password.
+fn host(request: &impl Outgoing) -> &str {
+    let authority = request.request().url().authority();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
 impl<T: Outgoing> Describe<T> for ReqwestStatus {
@@ -137,7 +134,7 @@ impl<T: Outgoing> Describe<T> for ReqwestStatus {
         if self.http.reads_requests() {
             return whole_head(request, |head| self.http.key_of(head));
         }
-        host_key(request)
+        Key::new(host(request))
     }
 
     fn deadline(&self, request: &T) -> Option<Instant> {
@@ -154,9 +151,7 @@ impl<T: Outgoing> Describe<T> for ReqwestStatus {
     }
 
     fn target(&self, request: &T) -> Target {
-        let request_line = request.request();
-        let host = host_key(request);
-        let url = request_line.url();
-        Target::from_parts(&[request_line.method().as_str(), " ", host.as_str(), url.path()])
+        let (method, path) = (request.request().method(), request.request().url().path());
+        Target::from_parts(&[method.as_str(), " ", host(request), path])
     }
 }

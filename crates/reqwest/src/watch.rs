@@ -9,6 +9,7 @@ use pin_project_lite::pin_project;
 use reqwest::{Body, Response, ResponseBuilderExt as _};
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_triage_core::share::{Held, PerThread};
 use tower_triage_core::{Classifier, Classify, Describe, Operation};
 use tower_triage_http::WatchedBody;
 
@@ -58,14 +59,14 @@ impl<S, R> Layer<S> for WatchBodyLayer<R> {
     type Service = WatchBodies<S, R>;
 
     fn layer(&self, inner: S) -> WatchBodies<S, R> {
-        WatchBodies { inner, classifier: self.classifier.clone() }
+        WatchBodies { inner, classifier: PerThread::new(self.classifier.clone()) }
     }
 }
 
 /// The service that [`WatchBodyLayer`] makes.
 pub struct WatchBodies<S, R> {
     inner: S,
-    classifier: Classifier<R>,
+    classifier: PerThread<Classifier<R>>,
 }
 
 impl<S, R, Req> Service<Req> for WatchBodies<S, R>
@@ -84,7 +85,7 @@ where
 
     fn call(&mut self, request: Req) -> Self::Future {
         let operation = self.classifier.rules().operation(&request);
-        let classifier = Some(self.classifier.clone());
+        let classifier = Some(self.classifier.hold());
         WatchFuture { inner: self.inner.call(request), operation, classifier }
     }
 }
@@ -96,7 +97,7 @@ pin_project! {
         inner: F,
         operation: Operation,
         // Given to the body.
-        classifier: Option<Classifier<R>>,
+        classifier: Option<Held<Classifier<R>>>,
     }
 }
 
@@ -117,7 +118,7 @@ where
 
 /// The same response, with its URL, which the way through `http::Response` drops unless it is put into
 /// the extensions.
-fn watched<R>(response: Response, operation: Operation, classifier: Classifier<R>) -> Response
+fn watched<R>(response: Response, operation: Operation, classifier: Held<Classifier<R>>) -> Response
 where
     R: Classify<http::Response<()>, reqwest::Error> + Send + Sync + 'static,
 {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tower_triage_core::share::Held;
 use tower_triage_core::{Classifier, Operation};
 
 use super::WatchedBody;
@@ -18,12 +19,16 @@ pin_project! {
         inner: F,
         operation: Operation,
         // Given to the body.
-        classifier: Option<Classifier<R>>,
+        classifier: Option<Held<Classifier<R>>>,
     }
 }
 
 impl<F, R> WatchFuture<F, R> {
-    pub(super) const fn new(inner: F, operation: Operation, classifier: Classifier<R>) -> Self {
+    pub(super) const fn new(
+        inner: F,
+        operation: Operation,
+        classifier: Held<Classifier<R>>,
+    ) -> Self {
         Self { inner, operation, classifier: Some(classifier) }
     }
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_triage_core::share::PerThread;
 use tower_triage_core::{Classifier, Describe};
 
 use super::{WatchFuture, WatchedBody};
@@ -59,14 +60,14 @@ impl<S, R> Layer<S> for WatchBodyLayer<R> {
     type Service = WatchBodies<S, R>;
 
     fn layer(&self, inner: S) -> WatchBodies<S, R> {
-        WatchBodies { inner, classifier: self.classifier.clone() }
+        WatchBodies { inner, classifier: PerThread::new(self.classifier.clone()) }
     }
 }
 
 /// The service that [`WatchBodyLayer`] makes.
 pub struct WatchBodies<S, R> {
     inner: S,
-    classifier: Classifier<R>,
+    classifier: PerThread<Classifier<R>>,
 }
 
 impl<S, R, ReqB, B> Service<http::Request<ReqB>> for WatchBodies<S, R>
@@ -85,7 +86,7 @@ where
 
     fn call(&mut self, request: http::Request<ReqB>) -> Self::Future {
         let operation = self.classifier.rules().operation(&request);
-        WatchFuture::new(self.inner.call(request), operation, self.classifier.clone())
+        WatchFuture::new(self.inner.call(request), operation, self.classifier.hold())
     }
 }
 

@@ -17,6 +17,7 @@ use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower_triage_core::incident::{LayerKind, Scope, StepKind};
+use tower_triage_core::share::Held;
 use tower_triage_core::{
     Classifier, Classify, Disposition, ErrorClass, Failure, Operation, Refusal, Verdict,
 };
@@ -44,7 +45,7 @@ pin_project! {
 
 /// What is needed once, if the body breaks off.
 struct Watch<R> {
-    classifier: Classifier<R>,
+    classifier: Held<Classifier<R>>,
     operation: Operation,
     status: StatusCode,
     /// Of the declared length, if there is one.
@@ -57,7 +58,7 @@ impl<B: Body, R> WatchedBody<B, R> {
         body: B,
         status: StatusCode,
         operation: Operation,
-        classifier: Classifier<R>,
+        classifier: Held<Classifier<R>>,
     ) -> Self {
         let bytes_left = body.size_hint().exact();
         // Nothing can be wrong with what is not there.
