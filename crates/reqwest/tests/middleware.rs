@@ -168,6 +168,12 @@ async fn the_incident_of_an_error_is_in_the_extensions() {
     client.execute_with_extensions(get, &mut extensions).await.unwrap_err();
     let incident = extensions.get::<Notes>().unwrap().incident.clone().unwrap();
     assert_eq!(incident.attempts, 3);
+
+    // The next call with them is another story.
+    let (address, _) = statuses(&[200]).await;
+    let get = client.get(format!("http://{address}/")).build().unwrap();
+    client.execute_with_extensions(get, &mut extensions).await.unwrap();
+    assert!(extensions.get::<Notes>().is_none());
 }
 
 /// What would hang fails instead.
