@@ -93,22 +93,25 @@ impl Breaker {
 
     #[cold]
     fn chance_cold(&self, settings: &Settings) -> Chance {
-        let now = settings.clock.now();
-        match self.refused_for(now) {
+        match self.refused_for(settings) {
             Some(left) => Chance::After(left),
-            None => self.lock().circuit.chance(&settings.policy, now),
+            None => self.lock().circuit.chance(&settings.policy, settings.clock.now()),
         }
     }
 
     /// For how long every call is refused by time, without asking the circuit; `None` if it has to be
     /// asked.
-    fn refused_for(&self, now: Duration) -> Option<Duration> {
+    fn refused_for(&self, settings: &Settings) -> Option<Duration> {
         // Whichever open era it is of: calls are refused until then. A state in which they are not
         // has zero here, and a time that is too large to tell is the circuit's to tell.
         let until = self.refuses_until.load(Ordering::Acquire);
-        (until < u64::MAX)
-            .then(|| Duration::from_nanos(until).checked_sub(now))?
-            .filter(|left| !left.is_zero())
+        if until == u64::MAX {
+            return None;
+        }
+        // A clock that is behind must not keep a probe waiting: so close to the end the circuit
+        // looks at the exact one.
+        let left = Duration::from_nanos(until).checked_sub(settings.clock.recent())?;
+        (left > settings.clock.lag()).then_some(left)
     }
 
     /// What is left of the open time; zero if that is not what it waits for.
@@ -134,10 +137,10 @@ impl Breaker {
         if self.state() == State::ForcedOpen {
             return Err(Duration::ZERO);
         }
-        let now = settings.clock.now();
-        if let Some(left) = self.refused_for(now) {
+        if let Some(left) = self.refused_for(settings) {
             return Err(left);
         }
+        let now = settings.clock.now();
         let admit = |circuit: &mut Circuit| {
             let (admitted, change) = circuit.admit(&settings.policy, now);
             (admitted.map(|era| Stamp::new(circuit.state(), era)), change)
@@ -162,7 +165,7 @@ impl Breaker {
 
     /// Is a success that comes now neither slow nor one that changes what the window holds?
     fn is_plain(&self, settings: &Settings, permit: &Permit) -> bool {
-        let now = settings.clock.now();
+        let now = settings.time_of_success();
         !permit.is_slow(settings, now) && nanos(now) < self.quiet_until.load(Ordering::Acquire)
     }
 

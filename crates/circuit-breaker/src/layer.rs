@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tower_layer::Layer;
-use tower_triage_core::{Classifier, Counted, Label, Leaked, Random, Sharing};
+use tower_triage_core::{Classifier, Clock, Counted, Label, Leaked, Random, Sharing};
 
 use crate::breakers::Breakers;
 use crate::handle::BreakerHandle;
@@ -41,6 +41,7 @@ impl<R> CircuitBreakerLayer<R> {
             policy: BreakerPlan::default(),
             name: Label::new("default"),
             random: Arc::new(Random::default()),
+            clock: Clock::new(),
             keyed: None,
             below_balancer: false,
         };
@@ -73,6 +74,13 @@ impl<R, J, M> CircuitBreakerLayer<R, J, M> {
     #[must_use]
     pub fn random(self, random: Random) -> Self {
         self.with(|config| config.random = Arc::new(random))
+    }
+
+    /// The clock of windows and open times. Default: tokio's ([`Clock::new`]). A coarse one makes
+    /// rejections and time windows cheaper; it does not know of tokio's paused time.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        self.with(|config| config.clock = clock)
     }
 
     /// One circuit per key ([`Describe::key`](tower_triage_core::Describe::key)): per host, per

@@ -1,6 +1,7 @@
 //! What all circuits of one layer share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower_triage_core::{Clock, Label, Random};
 
@@ -26,11 +27,19 @@ pub(crate) struct Config {
     pub(crate) policy: BreakerPlan,
     pub(crate) name: Label,
     pub(crate) random: Arc<Random>,
+    pub(crate) clock: Clock,
     pub(crate) keyed: Option<crate::KeyedSettings>,
     pub(crate) below_balancer: bool,
 }
 
 impl Settings {
+    /// The time at which a success is recorded. How long it took has to be exact, in which slice of a
+    /// window it comes has not.
+    #[inline]
+    pub(crate) fn time_of_success(&self) -> Duration {
+        if self.policy.slow_call.is_some() { self.clock.now() } else { self.clock.recent() }
+    }
+
     /// When a call that is let in now began, in nanoseconds; zero where slowness does not matter.
     #[inline]
     pub(crate) fn started(&self) -> u64 {
@@ -43,7 +52,7 @@ impl Settings {
             policy.slow_call.is_some() || matches!(policy.window, Some(Span::Time(_)));
         Self {
             policy,
-            clock: Clock::new(),
+            clock: config.clock,
             random: Arc::clone(&config.random),
             watchers: Watchers::default(),
             parked: Parked::default(),

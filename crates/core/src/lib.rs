@@ -30,6 +30,7 @@
 //! | `tower` | yes | tower's own errors (timeout, load shed, buffer) are known by type |
 //! | `tower-balance` | no | those of tower's balancer |
 //! | `serde` | no | `Serialize` and `Deserialize` for plain data |
+//! | `coarse-clock` | no | `Clock::coarse`, a cheaper clock for breakers and budgets, on Linux |
 //!
 //! # What it does not do
 //!

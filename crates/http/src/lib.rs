@@ -133,6 +133,7 @@ pub use self::tower_classify::{
 };
 
 pub use self::{
+    body_code::aws_code,
     deadline::{DeadlineLayer, Deadlines},
     decision::HttpFacts,
     errors::HttpErrors,

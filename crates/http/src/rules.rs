@@ -168,25 +168,19 @@ impl AsMut<Self> for HttpStatus {
 
 /// For types of an HTTP client's own, which no `http::Response` can be borrowed from.
 impl HttpStatus {
-    /// The verdict on a response with this head: its stamp, then [`HttpRulesExt::response_by`], then
-    /// overrides and rules.
+    /// The verdict on a response with this head: what is [`adjusted`](Self::adjusted), else the rules'.
     pub fn judge(&self, head: ResponseHead<'_>) -> Verdict {
-        if let Some(verdict) = head.extensions.get::<Notes>().and_then(|notes| notes.verdict) {
+        if let Some(verdict) = self.adjusted(head) {
             return verdict;
         }
-        if let Some(verdict) = self.response.as_ref().and_then(|f| f(head)) {
-            return verdict;
-        }
-        if self.is_plain_success(head.status) {
+        let status = head.status.as_u16();
+        if (100..400).contains(&status) {
             // The happy path reads no clock.
             return Verdict::Success;
         }
-        self.verdict(&HttpFacts {
-            status: head.status.as_u16(),
-            headers: head.headers,
-            body_prefix: head.extensions.get::<BodyPrefix>().map_or(&[], |prefix| &prefix.0[..]),
-            now: wall_clock(),
-        })
+        let body_prefix = head.extensions.get::<BodyPrefix>().map_or(&[][..], |prefix| &prefix.0);
+        let facts = HttpFacts { status, headers: head.headers, body_prefix, now: wall_clock() };
+        facts.verdict()
     }
 
     /// The name of what is done: by [`HttpRulesExt::operation_by`], else by the head itself.
@@ -223,29 +217,41 @@ impl HttpStatus {
         self.overrides.push((status, class));
     }
 
-    fn verdict(&self, facts: &HttpFacts<'_>) -> Verdict {
-        match self.overrides.iter().find(|(status, _)| *status == facts.status) {
-            None => facts.verdict(),
-            Some((_, None)) => Verdict::Success,
-            Some((_, Some(class))) => {
-                facts.with_hints(Failure::new(*class).reason("http_status_override")).into()
-            }
+    /// What is decided before any rule: the stamp of a `ClassifyLayer`, the word of
+    /// [`response_by`](HttpRulesExt::response_by), an override by status; `None` leaves it to the
+    /// rules. For rules of other protocols that are built on these.
+    #[must_use]
+    pub fn adjusted(&self, head: ResponseHead<'_>) -> Option<Verdict> {
+        if let Some(verdict) = head.extensions.get::<Notes>().and_then(|notes| notes.verdict) {
+            return Some(verdict);
         }
+        if let Some(verdict) = self.response.as_ref().and_then(|f| f(head)) {
+            return Some(verdict);
+        }
+        let status = head.status.as_u16();
+        let (_, class) = self.overrides.iter().find(|(known, _)| *known == status)?;
+        Some(class.map_or(Verdict::Success, |class| {
+            let failure = Failure::new(class).reason("http_status_override");
+            let facts =
+                HttpFacts { status, headers: head.headers, body_prefix: &[], now: wall_clock() };
+            facts.with_hints(failure, None).into()
+        }))
     }
+}
 
-    /// Is `status` a success that nothing has to be read for?
-    fn is_plain_success(&self, status: StatusCode) -> bool {
-        self.overrides.is_empty() && (100..400).contains(&status.as_u16())
+impl<'a, B> From<&'a http::Response<B>> for ResponseHead<'a> {
+    fn from(response: &'a http::Response<B>) -> Self {
+        Self {
+            status: response.status(),
+            headers: response.headers(),
+            extensions: response.extensions(),
+        }
     }
 }
 
 impl<B> ClassifyResponse<http::Response<B>> for HttpStatus {
     fn response(&self, response: &http::Response<B>) -> Verdict {
-        self.judge(ResponseHead {
-            status: response.status(),
-            headers: response.headers(),
-            extensions: response.extensions(),
-        })
+        self.judge(response.into())
     }
 
     fn annotate(&self, response: &mut http::Response<B>, note: &Note) -> bool {

@@ -359,8 +359,34 @@ where
                 self.warn(failure, attempt);
                 ControlFlow::Continue(())
             }
-            Err(why) => ControlFlow::Break(self.give_up(why, failure, outcome)),
+            Err(why) => {
+                let outcome = self.give_up(why, failure, outcome);
+                match decision {
+                    Decision::Again { wait, hinted, .. }
+                        if why == Refusal::BudgetExhausted
+                            && self.core().plan.waits_when_denied() =>
+                    {
+                        self.give_up_after(wait, hinted, failure, outcome);
+                        ControlFlow::Continue(())
+                    }
+                    _ => ControlFlow::Break(outcome),
+                }
+            }
         }
+    }
+
+    /// Keeps the outcome to be returned after the wait; no attempt follows.
+    fn give_up_after(
+        &mut self,
+        wait: Duration,
+        hinted: bool,
+        failure: Failure,
+        outcome: Outcome<S, P::Sent>,
+    ) {
+        let later = self.later.get_or_insert_default();
+        (later.last, later.next, later.keeps) = (Some((failure, outcome)), None, true);
+        later.pause = Pause::new(wait, self.stock.core.shutdown.as_ref());
+        self.step(StepKind::Waiting { delay: wait, hinted });
     }
 
     /// Closes the attempt's span and records its failure.
@@ -529,8 +555,14 @@ where
                 break;
             }
         }
-        if let Some((attempt, _)) = self.later.as_ref().and_then(|later| later.next.as_ref()) {
-            self.span.next(attempt);
+        match self.later.as_ref().and_then(|later| later.next.as_ref()) {
+            Some((attempt, _)) => self.span.next(attempt),
+            // The wait was the caller's: what is kept is returned.
+            None => {
+                if let Some(last) = self.take_last() {
+                    return Poll::Ready(ControlFlow::Break(last));
+                }
+            }
         }
         Poll::Ready(ControlFlow::Continue(()))
     }

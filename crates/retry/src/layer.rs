@@ -103,6 +103,13 @@ impl<R, P, N, F, M> RetryLayer<R, P, N, F, M> {
         self.change(|core| (core.budget, core.budget_given) = (budget, true))
     }
 
+    /// The clock of a budget that needs one (a window). Default: tokio's ([`Clock::new`]). A coarse
+    /// one is cheaper; it does not know of tokio's paused time.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        self.change(|core| core.clock = clock)
+    }
+
     /// Where jitter comes from. Default: the thread's generator.
     #[must_use]
     pub fn random(self, random: Random) -> Self {
@@ -212,7 +219,7 @@ impl<R, P, N, F> Core<R, P, N, F> {
     /// The time, for a budget that asks for it.
     #[inline]
     pub(crate) fn budget_now(&self) -> Duration {
-        if self.budget.needs_clock() { self.clock.now() } else { Duration::ZERO }
+        if self.budget.needs_clock() { self.clock.recent() } else { Duration::ZERO }
     }
 
     /// The moment at which a call that begins now has used up its time.

@@ -107,6 +107,7 @@
 //! and the wait; it is a child of the span that the call was made in. Each retry is one warning with
 //! operation, attempt, maximum, wait and class.
 
+mod aws;
 pub mod budget;
 mod decision;
 pub mod future;
@@ -121,6 +122,7 @@ mod span;
 mod sync;
 
 pub use self::{
+    aws::AwsStandard,
     budget::Budget,
     decision::{Decision, Facts, Progress},
     layer::RetryLayer,

@@ -14,6 +14,7 @@
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
 //! | `tower-http` | no | tower-http's `classify` traits, both ways |
 //! | `reqwest` | no | [`reqwest`](mod@crate::reqwest): a reqwest client, and reqwest-middleware |
+//! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -59,6 +60,8 @@ pub use tower_triage_circuit_breaker as circuit_breaker;
 pub use tower_triage_escalate as escalate;
 #[cfg(feature = "fallback")]
 pub use tower_triage_fallback as fallback;
+#[cfg(feature = "llm")]
+pub use tower_triage_llm as llm;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry as retry;
 #[cfg(feature = "timeout")]

@@ -1,5 +1,6 @@
 //! Rows of `classification.json`: an outcome in, a verdict and the retry decision out.
 
+mod llm;
 mod local_errors;
 
 use std::fmt::Debug;
@@ -24,7 +25,8 @@ pub(super) fn run(row: &Value) -> Outcome {
     let judged = match row["kind"].as_str() {
         Some("http") => http(row),
         Some("io") => io(&row["input"]),
-        Some("grpc" | "sqlstate" | "llm") => {
+        Some("llm") => llm::judge(row),
+        Some("grpc" | "sqlstate") => {
             return Outcome::skip("belongs to another protocol's crate");
         }
         _ => Err(format!("unknown kind {}", row["kind"])),

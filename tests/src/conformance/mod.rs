@@ -1,5 +1,6 @@
 //! Runs vector files: JSON arrays of rows, each one expected behaviour.
 
+mod aws;
 mod backoff;
 mod circuit_breaker;
 mod classification;
@@ -45,18 +46,8 @@ fn run_row(row: &Value) -> Outcome {
     }
 }
 
-/// Rows of the AWS and gRPC files: whole retry algorithms of protocols that are not built yet.
+/// Rows of the AWS and gRPC files: whole retry algorithms of protocols.
 fn protocol(kind: &str, row: &Value) -> Outcome {
-    const AWS: [&str; 8] = [
-        "scenario",
-        "backoff",
-        "exhaustion",
-        "regeneration",
-        "total_sleep",
-        "success_reward",
-        "time_refill",
-        "config_validation",
-    ];
     const GRPC: [&str; 8] = [
         "sequence",
         "throttle_ops",
@@ -68,12 +59,15 @@ fn protocol(kind: &str, row: &Value) -> Outcome {
         "deadline",
     ];
     const ADAPTIVE: &str = "adaptive_";
-    if !(AWS.contains(&kind) || GRPC.contains(&kind) || kind.starts_with(ADAPTIVE)) {
-        return Outcome::fail("a known type", kind);
-    }
     if kind == "hedging" || kind.starts_with(ADAPTIVE) || row["optional"] == Value::Bool(true) {
         return Outcome::skip("optional: no layer has to implement it");
     }
+    if let Some(outcome) = aws::run(kind, row) {
+        return outcome;
+    }
+    if !GRPC.contains(&kind) {
+        return Outcome::fail("a known type", kind);
+    }
 
-    Outcome::skip("AWS and gRPC retry modes: not built yet")
+    Outcome::skip("gRPC's retry mode: not built yet")
 }

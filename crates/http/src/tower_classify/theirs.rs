@@ -89,7 +89,7 @@ pub(super) fn verdict_of<C: TheirClassify, B>(
                 body_prefix: &[],
                 now: wall_clock(),
             };
-            facts.with_hints(to_failure(class)).into()
+            facts.with_hints(to_failure(class), None).into()
         }
     }
 }

@@ -128,14 +128,13 @@ impl Budget {
 
     /// Must the `now` of the other methods be the time? If not, it may be anything.
     #[must_use]
-    pub const fn needs_clock(&self) -> bool {
+    pub fn needs_clock(&self) -> bool {
         match self.kind {
             Kind::Window(_) => true,
-            Kind::Unlimited
-            | Kind::Bucket(_)
-            | Kind::TokenCost(_)
-            | Kind::FailureThrottle(_)
-            | Kind::InFlight(_) => false,
+            Kind::TokenCost(ref tokens) => tokens.refills(),
+            Kind::Unlimited | Kind::Bucket(_) | Kind::FailureThrottle(_) | Kind::InFlight(_) => {
+                false
+            }
         }
     }
 
@@ -205,7 +204,7 @@ impl Budget {
             (Kind::Bucket(bucket), _) => bucket.withdraw(),
             (Kind::Window(window), _) => window.withdraw(now),
             (Kind::TokenCost(tokens), Held::Cost(last_cost)) => {
-                let paid = tokens.pay(failure.class);
+                let paid = tokens.pay(failure.class, now);
                 *last_cost = paid.or(*last_cost);
                 paid.is_some()
             }
@@ -231,7 +230,7 @@ impl Budget {
             Kind::Unlimited => u64::MAX,
             Kind::Bucket(bucket) => bucket.units() / ONE,
             Kind::Window(window) => window.units(now) / ONE,
-            Kind::TokenCost(tokens) => tokens.balance(),
+            Kind::TokenCost(tokens) => tokens.balance(now),
             Kind::FailureThrottle(throttle) => throttle.balance(),
             Kind::InFlight(in_flight) => in_flight.balance(),
         }
@@ -245,7 +244,7 @@ impl Budget {
             Kind::Unlimited => f64::INFINITY,
             Kind::Bucket(bucket) => bucket.units() as f64 / ONE as f64,
             Kind::Window(window) => window.units(now) as f64 / ONE as f64,
-            Kind::TokenCost(tokens) => f64::from(tokens.tokens()),
+            Kind::TokenCost(tokens) => tokens.units(now) as f64 / ONE as f64,
             Kind::FailureThrottle(throttle) => throttle.level(),
             Kind::InFlight(in_flight) => in_flight.balance() as f64,
         }
