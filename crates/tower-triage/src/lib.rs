@@ -15,6 +15,7 @@
 //! | `tower-http` | no | tower-http's `classify` traits, both ways |
 //! | `reqwest` | no | [`reqwest`](mod@crate::reqwest): a reqwest client, and reqwest-middleware |
 //! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
+//! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -45,6 +46,8 @@ struct ReadmeDoctests;
 mod ext;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
 pub mod preset;
 #[cfg(feature = "reqwest")]

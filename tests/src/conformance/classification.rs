@@ -2,6 +2,7 @@
 
 mod llm;
 mod local_errors;
+mod sqlstate;
 
 use std::fmt::Debug;
 use std::io;
@@ -26,7 +27,8 @@ pub(super) fn run(row: &Value) -> Outcome {
         Some("http") => http(row),
         Some("io") => io(&row["input"]),
         Some("llm") => llm::judge(row),
-        Some("grpc" | "sqlstate") => {
+        Some("sqlstate") => sqlstate::judge(&row["input"]),
+        Some("grpc") => {
             return Outcome::skip("belongs to another protocol's crate");
         }
         _ => Err(format!("unknown kind {}", row["kind"])),
