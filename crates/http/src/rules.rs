@@ -13,7 +13,7 @@ use tower_triage_core::{
 use crate::decision::HttpFacts;
 use crate::errors::HttpErrors;
 use crate::marks::{BodyPrefix, Deadline};
-use crate::request::RequestHead;
+use crate::request::{REQUEST_ID, RequestHead, TRACEPARENT};
 
 /// The rules for HTTP: [`HttpStatus`] for responses and requests, and a half for errors.
 pub type HttpRules<Q = HttpErrors> = Halves<HttpStatus, Q>;
@@ -292,11 +292,11 @@ impl<B> Describe<http::Request<B>> for HttpStatus {
     }
 
     fn request_id(&self, request: &http::Request<B>) -> Option<Label> {
-        RequestHead::from(request).label("x-request-id")
+        RequestHead::from(request).label(&REQUEST_ID)
     }
 
     fn trace(&self, request: &http::Request<B>) -> Option<TraceParent> {
-        RequestHead::from(request).text("traceparent").and_then(TraceParent::parse)
+        RequestHead::from(request).text(&TRACEPARENT).and_then(TraceParent::parse)
     }
 
     fn target(&self, request: &http::Request<B>) -> Target {
