@@ -253,7 +253,7 @@ impl Side {
                 let limit = Duration::from_millis(22);
                 // No grace: an answer given in it is a clean success that has an incident.
                 let plan = TimeoutPolicy::new(limit).grace(Duration::ZERO).build().unwrap();
-                Boxed::new(TimeoutLayer::new(classifier, limit).policy(plan).layer(inner))
+                Boxed::new(TimeoutLayer::new(classifier, limit).unwrap().policy(plan).layer(inner))
             }
             Layer::Escalate => {
                 Boxed::new(EscalateLayer::new(classifier, self.desk.clone()).layer(inner))

@@ -230,6 +230,7 @@ async fn kf30_each_attempt_gets_the_smaller_of_its_limit_and_what_is_left() {
     let (asked, mut attempts) = tokio::sync::mpsc::unbounded_channel();
     let classifier = Classifier::new(grpc().repeatable_methods(["shop.Orders"]));
     let limit = TimeoutLayer::new(classifier.clone(), Duration::from_millis(400))
+        .unwrap()
         .policy(
             tower_triage_timeout::TimeoutPolicy::new(Duration::from_millis(400))
                 .grace(Duration::ZERO)

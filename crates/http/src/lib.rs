@@ -17,9 +17,11 @@
 //!
 //! # Where it sits
 //! Below everything: the layers hold a `Classifier` over these rules and ask it. [`HttpReplay`] goes
-//! into a retry layer, [`Unavailable`] into a circuit breaker. [`ReplayBodyLayer`] goes above every
-//! layer that sends requests again, where bodies stream. Map the error of an opaque client
-//! below the layers, so that a rejection of ours has a way in: `.map_err(AnyError::from)`.
+//! into a retry layer, [`Unavailable`] into a circuit breaker, [`GatewayTimeout`] into a time limit.
+//! [`ReplayBodyLayer`] goes above every layer that sends requests again, where bodies stream;
+//! [`DeadlineLayer`] above every layer that looks at deadlines; [`WatchBodyLayer`] above them all. Map
+//! the error of an opaque client below the layers, so that a rejection of ours has a way in:
+//! `.map_err(AnyError::from)`.
 //!
 //! # How a verdict is found
 //! A response: the stamp of a `ClassifyLayer`, an override ([`HttpRulesExt`]), an error code in type
@@ -80,7 +82,7 @@
 //! ```
 //!
 //! Nothing is repeated once an outcome was returned: an error in the middle of a response's body is
-//! the caller's, and passes unchanged.
+//! the caller's, and passes unchanged. [`WatchBodyLayer`] tells of it: an incident of its own.
 //!
 //! # Defaults
 //! | what | default | changed by |
@@ -89,7 +91,7 @@
 //! | breaker key | the host in lower case, with its port | [`HttpRulesExt::key_by`] |
 //! | class of a status | the table above | [`HttpRulesExt::status`], [`HttpRulesExt::success`] |
 //! | mark of a fallback's answer | a response extension (`Notes`) | [`HttpRulesExt::fallback_header`] |
-//! | deadline | none | the extension [`Deadline`] |
+//! | deadline | none | the extension [`Deadline`], [`DeadlineLayer`] |
 //! | draining a failed response | 64 KiB, 1 s | [`HttpReplay`] |
 //! | kept of a body that streams | nothing; 64 KiB under the layer | [`ReplayBodyLayer::limit`] |
 //!
@@ -104,6 +106,7 @@
 struct ReadmeDoctests;
 
 mod body_code;
+mod deadline;
 mod decision;
 mod errors;
 pub mod future;
@@ -116,20 +119,31 @@ mod replayable;
 mod request;
 mod rules;
 mod status;
+#[cfg(feature = "tower-http")]
+mod tower_classify;
 mod transport;
+mod watch_body;
 
 pub use tower_triage_retry::Attempt;
 
+#[cfg(feature = "tower-http")]
+pub use self::tower_classify::{
+    ByMakeClassifier, MakeClassifierLayer, MakeClassifierService, MakeTriageClassifier,
+    StampFuture, Stamped, TraceFailure, TriageClassifier, by_make_classifier, server_errors,
+};
+
 pub use self::{
     body_code::aws_code,
+    deadline::{DeadlineLayer, Deadlines},
     decision::HttpFacts,
     errors::HttpErrors,
     marks::{BodyPrefix, Deadline, Repeatable, RouteTemplate, UnitOfWork},
-    reject::Unavailable,
+    reject::{GatewayTimeout, Unavailable},
     replay::HttpReplay,
     replay_body::{ReplayBodies, ReplayBody, ReplayBodyLayer, ReplayError},
     replayable::{Replayable, copy_request},
     request::RequestHead,
     rules::{HttpRules, HttpRulesExt, HttpStatus, ResponseHead, http},
     transport::{Http2Fact, Http2Frame, TransportFact, transport_failure},
+    watch_body::{WatchBodies, WatchBodyLayer, WatchFuture, WatchedBody},
 };

@@ -2,6 +2,7 @@
 //! cannot see in a message.
 
 use bytes::Bytes;
+use http::Extensions;
 use tokio::time::Instant;
 use tower_triage_core::Label;
 
@@ -26,6 +27,16 @@ pub struct UnitOfWork;
 /// could not end before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(pub Instant);
+
+impl Deadline {
+    /// Puts it into `extensions`, unless an earlier one is there.
+    pub fn put_into(self, extensions: &mut Extensions) {
+        let known = extensions.get::<Self>();
+        if known.is_none_or(|known| self.0 < known.0) {
+            extensions.insert(self);
+        }
+    }
+}
 
 /// Request extension: the template of the route, such as `/orders/{id}`; it becomes part of the
 /// operation's name. It must come from a small set.

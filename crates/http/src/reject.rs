@@ -1,11 +1,11 @@
-//! An open circuit as a response, for services whose error type cannot hold it.
+//! What our layers refuse or cut off, as a response: for services whose error type cannot hold it.
 
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 use tower_triage_circuit_breaker::Reject;
-use tower_triage_core::CircuitOpen;
+use tower_triage_core::{CircuitOpen, Elapsed};
 
 /// Turns an open circuit into `503 Service Unavailable` with `Retry-After` and an empty body, under
 /// any error type, [`Infallible`](std::convert::Infallible) included.
@@ -30,6 +30,36 @@ impl<B: Default, E> Reject<Response<B>, E> for Unavailable {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         let seconds = HeaderValue::from(whole_seconds(rejection.retry_after()));
         response.headers_mut().insert(RETRY_AFTER, seconds);
+        Ok(response)
+    }
+}
+
+/// Turns an elapsed time limit into `504 Gateway Timeout` with an empty body, under any error type,
+/// [`Infallible`](std::convert::Infallible) included. The layers above take it for what it is: it
+/// carries the verdict of [`Elapsed`].
+///
+/// 504 and not 408: whoever called has done its part, and the answer is late (RFC 9110, section 15.6.5;
+/// 15.5.9).
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_triage_core::Classifier;
+/// use tower_triage_http::{GatewayTimeout, http};
+/// use tower_triage_timeout::TimeoutLayer;
+///
+/// let limit = TimeoutLayer::new(Classifier::new(http()), Duration::from_secs(5))?
+///     .reject_with(GatewayTimeout);
+/// # let _ = limit;
+/// # Ok::<_, tower_triage_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GatewayTimeout;
+
+#[diagnostic::do_not_recommend]
+impl<B: Default, E> tower_triage_timeout::Reject<Response<B>, E> for GatewayTimeout {
+    fn reject(&self, _elapsed: Elapsed) -> Result<Response<B>, E> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = StatusCode::GATEWAY_TIMEOUT;
         Ok(response)
     }
 }

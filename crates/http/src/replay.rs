@@ -6,6 +6,7 @@ use http_body::Body;
 use tower_triage_retry::{Attempt, Release, Replay};
 
 use crate::future::Drain;
+use crate::marks::Deadline;
 use crate::replayable::Replayable;
 
 /// Replay policy of a retry layer over HTTP, for requests whose body is [`Replayable`]: one in
@@ -16,7 +17,8 @@ use crate::replayable::Replayable;
 ///
 /// Each attempt gets method, target, version, headers and extensions of the request that came in;
 /// each further one also an [`Attempt`] as request extension (the first carries none: it costs
-/// nothing). A failed response is drained before the next attempt, within limits, so that its
+/// nothing), and the deadline of the call, by policy or request, as a
+/// [`Deadline`](crate::Deadline). A failed response is drained before the next attempt, within limits, so that its
 /// HTTP/1 connection is used again; what goes over a limit is dropped, and the connection with it.
 ///
 /// ```
@@ -84,7 +86,11 @@ impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
 
     fn again(&self, kept: &mut Self::Kept, attempt: &Attempt) -> Result<Self::Sent, &'static str> {
         let mut request = kept.clone();
-        request.extensions_mut().insert(*attempt);
+        let extensions = request.extensions_mut();
+        extensions.insert(*attempt);
+        if let Some(deadline) = attempt.deadline {
+            Deadline(deadline).put_into(extensions);
+        }
         Ok(request)
     }
 }

@@ -152,10 +152,62 @@ pub trait HttpRulesExt: Sized {
     }
 }
 
-impl<Q> HttpRulesExt for Halves<HttpStatus, Q> {
+/// For [`HttpStatus`], and for whatever has one inside (the rules of an HTTP client's own types).
+impl<P: AsMut<HttpStatus>, Q> HttpRulesExt for Halves<P, Q> {
     fn adjust_status(mut self, change: impl FnOnce(&mut HttpStatus)) -> Self {
-        change(&mut self.response);
+        change(self.response.as_mut());
         self
+    }
+}
+
+impl AsMut<Self> for HttpStatus {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// For types of an HTTP client's own, which no `http::Response` can be borrowed from.
+impl HttpStatus {
+    /// The verdict on a response with this head: what is [`adjusted`](Self::adjusted), else the rules'.
+    pub fn judge(&self, head: ResponseHead<'_>) -> Verdict {
+        if let Some(verdict) = self.adjusted(head) {
+            return verdict;
+        }
+        let status = head.status.as_u16();
+        if (100..400).contains(&status) {
+            // The happy path reads no clock.
+            return Verdict::Success;
+        }
+        let body_prefix = head.extensions.get::<BodyPrefix>().map_or(&[][..], |prefix| &prefix.0);
+        let facts = HttpFacts { status, headers: head.headers, body_prefix, now: wall_clock() };
+        facts.verdict()
+    }
+
+    /// The name of what is done: by [`HttpRulesExt::operation_by`], else by the head itself.
+    #[must_use]
+    pub fn operation_of(&self, head: RequestHead<'_>) -> Operation {
+        self.operation.as_ref().and_then(|f| f(head)).unwrap_or_else(|| head.operation())
+    }
+
+    /// The key of the breaker: by [`HttpRulesExt::key_by`], else the host.
+    #[must_use]
+    pub fn key_of(&self, head: RequestHead<'_>) -> Key {
+        self.key.as_ref().map_or_else(|| head.host_key(), |f| f(head))
+    }
+
+    /// Is there a function of the user's that reads requests? Else [`operation_of`](Self::operation_of)
+    /// looks at no target, so that none has to be made for it.
+    #[must_use]
+    pub const fn reads_requests(&self) -> bool {
+        self.operation.is_some() || self.key.is_some()
+    }
+
+    /// The header that marks an answer with `note`, if there is one
+    /// ([`HttpRulesExt::fallback_header`]).
+    #[must_use]
+    pub fn header_of(&self, note: &Note) -> Option<(HeaderName, HeaderValue)> {
+        let Note::Fallback(class) = note else { return None };
+        Some((self.fallback_header.clone()?, HeaderValue::from_static(class.as_str())))
     }
 }
 
@@ -199,24 +251,12 @@ impl<'a, B> From<&'a http::Response<B>> for ResponseHead<'a> {
 
 impl<B> ClassifyResponse<http::Response<B>> for HttpStatus {
     fn response(&self, response: &http::Response<B>) -> Verdict {
-        let head = ResponseHead::from(response);
-        if let Some(verdict) = self.adjusted(head) {
-            return verdict;
-        }
-        let status = head.status.as_u16();
-        if (100..400).contains(&status) {
-            // The happy path reads no clock.
-            return Verdict::Success;
-        }
-        let body_prefix = head.extensions.get::<BodyPrefix>().map_or(&[][..], |prefix| &prefix.0);
-        let facts = HttpFacts { status, headers: head.headers, body_prefix, now: wall_clock() };
-        facts.verdict()
+        self.judge(response.into())
     }
 
     fn annotate(&self, response: &mut http::Response<B>, note: &Note) -> bool {
-        if let (Note::Fallback(class), Some(name)) = (note, &self.fallback_header) {
-            let value = HeaderValue::from_static(class.as_str());
-            response.headers_mut().insert(name.clone(), value);
+        if let Some((name, value)) = self.header_of(note) {
+            response.headers_mut().insert(name, value);
         }
         response.extensions_mut().get_or_insert_default::<Notes>().add(note);
         true
@@ -232,8 +272,7 @@ impl<B> Stamp<http::Response<B>> for HttpStatus {}
 
 impl<B> Describe<http::Request<B>> for HttpStatus {
     fn operation(&self, request: &http::Request<B>) -> Operation {
-        let head = RequestHead::from(request);
-        self.operation.as_ref().and_then(|f| f(head)).unwrap_or_else(|| head.operation())
+        self.operation_of(RequestHead::from(request))
     }
 
     fn repeatable(&self, request: &http::Request<B>) -> bool {
@@ -245,8 +284,7 @@ impl<B> Describe<http::Request<B>> for HttpStatus {
     }
 
     fn key(&self, request: &http::Request<B>) -> Key {
-        let head = RequestHead::from(request);
-        self.key.as_ref().map_or_else(|| head.host_key(), |f| f(head))
+        self.key_of(RequestHead::from(request))
     }
 
     fn deadline(&self, request: &http::Request<B>) -> Option<Instant> {

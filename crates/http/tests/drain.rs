@@ -146,3 +146,74 @@ async fn kf17_an_endless_body_is_given_up() {
         ends.recv().await.unwrap();
     }
 }
+
+/// Over HTTP/2 a discarded response costs its stream and nothing else.
+#[tokio::test]
+async fn kf17_over_http_2_discarded_responses_cost_no_connection() {
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, StreamBody};
+    use hyper::body::Incoming;
+    use hyper::server::conn::http2;
+    use hyper_util::rt::TokioIo;
+
+    const COUNT: usize = 100;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::new(Connections::default());
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let seen = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            seen.opened.fetch_add(1, Ordering::Relaxed);
+            let (seen, ended) = (Arc::clone(&seen), ended.clone());
+            let service = hyper::service::service_fn(move |_: Request<Incoming>| {
+                let refused = seen.requests.fetch_add(1, Ordering::Relaxed) % 3 != 2;
+                // Told when the body is let go.
+                let told = Told(refused.then(|| ended.clone()));
+                let frames = futures_util::stream::poll_fn(move |_| {
+                    let more = told.0.is_some();
+                    let frame = http_body::Frame::data(Bytes::from_static(&[b'x'; 4096]));
+                    std::task::Poll::Ready(more.then_some(Ok::<_, std::convert::Infallible>(frame)))
+                });
+                let status = if refused { 503 } else { 200 };
+                let body = StreamBody::new(frames);
+                let response = Response::builder().status(status).body(body).unwrap();
+                async move { Ok::<_, std::convert::Infallible>(response) }
+            });
+            let server = http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+
+    let client: Client<HttpConnector, Empty<Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let plan = RetryPolicy::default().backoff(&Backoff::immediate()).build().unwrap();
+    let stack = RetryLayer::new(Classifier::new(http()))
+        .policy(plan)
+        .budget(Budget::unlimited())
+        .replay(HttpReplay::new())
+        .layer(client.map_err(AnyError::from));
+    for _ in 0..COUNT {
+        let request = Request::get(format!("http://{address}/")).body(Empty::new()).unwrap();
+        let response = stack.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        response.into_body().collect().await.unwrap();
+    }
+    assert_eq!(connections.requests.load(Ordering::Relaxed), 3 * COUNT);
+    assert_eq!(connections.opened.load(Ordering::Relaxed), 1);
+    // Each endless body ended with its stream.
+    for _ in 0..2 * COUNT {
+        ends.recv().await.unwrap();
+    }
+}
+
+struct Told(Option<mpsc::UnboundedSender<()>>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(ended) = self.0.take() {
+            let _ = ended.send(());
+        }
+    }
+}

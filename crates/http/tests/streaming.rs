@@ -382,9 +382,9 @@ async fn frame_by_frame()
 }
 
 /// Everything in between: replayable body, fallback, retry, breaker.
-async fn through_all_layers(address: SocketAddr) -> Response<Incoming> {
+async fn through_all_layers(address: SocketAddr, http2: bool) -> Response<Incoming> {
     let client: Client<_, ReplayBody<Full<Bytes>>> =
-        Client::builder(TokioExecutor::new()).build_http();
+        Client::builder(TokioExecutor::new()).http2_only(http2).build_http();
     let classifier = Classifier::new(http());
     let backup = client.clone().map_err(AnyError::from);
     let stack = ServiceBuilder::new()
@@ -407,7 +407,7 @@ async fn kf25_no_retry_once_the_answer_has_started() {
     for frame in ["one..", "two..", "th"] {
         feed.send(Some(frame)).unwrap();
     }
-    let response = through_all_layers(address).await;
+    let response = through_all_layers(address, false).await;
     assert_eq!(response.status(), StatusCode::OK);
     let mut body = response.into_body();
     let mut data = Vec::new();
@@ -425,21 +425,24 @@ async fn kf25_no_retry_once_the_answer_has_started() {
 
 #[tokio::test]
 async fn kf52_streams_stay_streams() {
-    let (address, feed, _) = frame_by_frame().await;
-    // The head goes out with the first frame; the second does not exist yet.
-    feed.send(Some("first")).unwrap();
-    let response = through_all_layers(address).await;
-    assert_eq!(response.headers()["content-length"], "15");
-    let mut body = response.into_body();
-    assert_eq!(body.size_hint().exact(), Some(15));
-    let first = body.frame().await.unwrap().unwrap();
-    assert_eq!(first.into_data().unwrap(), "first");
-    assert_eq!(body.size_hint().exact(), Some(10));
+    for http2 in [false, true] {
+        let (address, feed, _) = frame_by_frame().await;
+        // The head goes out with the first frame; the second does not exist yet.
+        feed.send(Some("first")).unwrap();
+        let response = through_all_layers(address, http2).await;
+        assert_eq!(response.headers()["content-length"], "15");
+        let mut body = response.into_body();
+        assert_eq!(body.size_hint().exact(), Some(15));
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "first");
+        assert_eq!(body.size_hint().exact(), Some(10));
 
-    feed.send(Some("and second")).unwrap();
-    let second = body.frame().await.unwrap().unwrap();
-    assert_eq!(second.into_data().unwrap(), "and second");
-    assert!(body.is_end_stream());
+        feed.send(Some("and second")).unwrap();
+        let second = body.frame().await.unwrap().unwrap();
+        assert_eq!(second.into_data().unwrap(), "and second");
+        drop(feed);
+        assert!(body.collect().await.unwrap().to_bytes().is_empty());
+    }
 }
 
 /// A backup gets the same body, and none that it could not read.

@@ -166,13 +166,18 @@ fn kf14_a_gibibyte_passes_within_the_limit_and_a_mebibyte() {
         assert!(with.peak <= without.peak + LIMIT + MIB, "{name}: {} bytes", with.peak);
     }
 
-    // In turn, so that both have the same neighbours; the best of each.
-    let rounds = 4;
-    let best = |costs: Vec<Cost>| costs.iter().map(|cost| cost.time).min().unwrap();
-    let (without, with): (Vec<_>, Vec<_>) =
-        (0..rounds).map(|_| (bare(GIB / 4), layered(GIB / 4, false, usual()))).unzip();
-    let (without, with) = (best(without), best(with));
-    let ratio = without.as_secs_f64() / with.as_secs_f64();
+    // In turn, so that both have the same neighbours; the best of each. On a busy machine it takes more
+    // rounds until both had a quiet one.
+    let (mut without, mut with) = (Duration::MAX, Duration::MAX);
+    let mut ratio = 0.0;
+    for _ in 0..16 {
+        without = without.min(bare(GIB / 4).time);
+        with = with.min(layered(GIB / 4, false, usual()).time);
+        ratio = without.as_secs_f64() / with.as_secs_f64();
+        if ratio >= 0.95 {
+            break;
+        }
+    }
     println!("throughput with the layers: {:.1} % of that without", 100.0 * ratio);
-    assert!(ratio > 0.5, "{with:?} instead of {without:?}");
+    assert!(ratio >= 0.95, "{with:?} instead of {without:?}");
 }

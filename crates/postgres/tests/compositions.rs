@@ -40,7 +40,7 @@ async fn a_database_that_is_down_opens_the_breaker_and_a_backup_answers() {
         )
         .layer(retry(postgres()))
         .layer(breaker)
-        .layer(TimeoutLayer::new(classifier, Duration::from_secs(30)))
+        .layer(TimeoutLayer::new(classifier, Duration::from_secs(30)).unwrap())
         .service(Transactions::new(nowhere()));
 
     for call in 0..3 {
@@ -68,7 +68,7 @@ async fn an_open_circuit_is_an_error_of_the_services() {
     let stack = ServiceBuilder::new()
         .layer(retry(postgres()))
         .layer(breaker)
-        .layer(TimeoutLayer::new(classifier, Duration::from_secs(30)))
+        .layer(TimeoutLayer::new(classifier, Duration::from_secs(30)).unwrap())
         .service(Statements::new(nowhere()));
     let call = tokio::spawn(async move {
         let told = tell(stack.oneshot(Statement::new("one", "SELECT 1"))).await;

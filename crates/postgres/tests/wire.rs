@@ -243,7 +243,7 @@ async fn a_server_that_never_answers_meets_the_time_limit() {
         })
         .await;
         let classifier = Classifier::new(postgres());
-        let limit = TimeoutLayer::new(classifier, Duration::from_millis(50));
+        let limit = TimeoutLayer::new(classifier, Duration::from_millis(50)).unwrap();
         let stack = ServiceBuilder::new()
             .layer(retry(postgres()))
             .layer(limit)

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Layer;
-use tower_triage_core::{Classifier, Counted, Leaked, Sharing};
+use tower_triage_core::{Classifier, ConfigError, Counted, Leaked, Sharing};
 
-use crate::policy::TimeoutPlan;
+use crate::policy::{TimeoutPlan, TimeoutPolicy};
 use crate::reject::AsError;
 use crate::service::Timeout;
 use crate::soft::SoftLimit;
@@ -36,12 +36,14 @@ pub struct Core<R, J, T> {
 
 impl<R> TimeoutLayer<R> {
     /// Tells an attempt after `limit` and drops it a tenth later (at most 10 s), as `Timeout` by
-    /// `classifier`. With a limit of zero only what is ready at once is an answer.
-    #[must_use]
-    pub fn new(classifier: Classifier<R>, limit: Duration) -> Self {
-        let plan = TimeoutPlan::of(limit);
+    /// `classifier`.
+    ///
+    /// # Errors
+    /// If the limit is zero, which is often written where no limit is meant: leave the layer out.
+    pub fn new(classifier: Classifier<R>, limit: Duration) -> Result<Self, ConfigError> {
+        let plan = TimeoutPolicy::new(limit).build()?;
         let (reject, tell) = (Arc::new(AsError), Arc::new(NoTell));
-        Self { core: Core { classifier, plan, reject, tell }, sharing: PhantomData }
+        Ok(Self { core: Core { classifier, plan, reject, tell }, sharing: PhantomData })
     }
 }
 
@@ -80,11 +82,12 @@ impl<R, J, T, M> TimeoutLayer<R, J, T, M> {
     /// struct Job { milliseconds_left: u128 }
     ///
     /// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
-    /// let layer = TimeoutLayer::new(classifier, Duration::from_secs(4))
+    /// let layer = TimeoutLayer::new(classifier, Duration::from_secs(4))?
     ///     .tell(|job: &mut Job, limit: &SoftLimit| {
     ///         job.milliseconds_left = limit.time_until_dropped().as_millis();
     ///     });
     /// # let _ = layer;
+    /// # Ok::<_, tower_triage_core::ConfigError>(())
     /// ```
     #[must_use]
     pub fn tell<Req, F>(self, f: F) -> TimeoutLayer<R, J, TellFn<F>, M>

@@ -3,19 +3,19 @@
 //! ```
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, Elapsed, Halves};
+//! use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, ConfigError, Elapsed, Halves};
 //! use tower_triage_timeout::TimeoutLayer;
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), ConfigError> {
 //! let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
 //! let stack = ServiceBuilder::new()
-//!     .layer(TimeoutLayer::new(classifier, Duration::from_secs(30)))
+//!     .layer(TimeoutLayer::new(classifier, Duration::from_secs(30))?)
 //!     .service(service_fn(async |_: ()| std::future::pending::<Result<(), AnyError>>().await));
 //!
 //! let error = stack.oneshot(()).await.unwrap_err();
 //! let elapsed = error.downcast_ref::<Elapsed>().unwrap();
 //! assert_eq!(elapsed.after(), Duration::from_secs(33)); // 30 s and a tenth of grace
-//! # }
+//! # Ok(()) }
 //! ```
 //!
 //! # What happens when

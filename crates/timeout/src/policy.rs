@@ -90,11 +90,6 @@ impl TimeoutPolicy {
 pub struct TimeoutPlan(TimeoutPolicy);
 
 impl TimeoutPlan {
-    /// A plan with the default grace. The shortest limit there is stands in for zero.
-    pub(crate) fn of(limit: Duration) -> Self {
-        Self(TimeoutPolicy::new(limit.max(Duration::from_nanos(1))))
-    }
-
     /// The policy, to read or to change and build again.
     #[must_use]
     pub const fn into_inner(self) -> TimeoutPolicy {
@@ -180,20 +175,19 @@ mod tests {
     /// O2: soft at 100 % of the limit, hard at 110 %, at most 10 s later.
     #[test]
     fn the_default_grace_is_a_tenth_and_at_most_ten_seconds() {
-        let limits = |limit| TimeoutPlan::of(limit).limits(None);
+        let limits = |limit| TimeoutPolicy::new(limit).build().unwrap().limits(None);
         assert_eq!(limits(secs(30)), (secs(30), secs(33)));
         assert_eq!(limits(secs(100)), (secs(100), secs(110)));
         assert_eq!(limits(secs(600)), (secs(600), secs(610)));
     }
 
     #[test]
-    fn a_limit_of_zero_does_not_build_and_does_not_panic() {
+    fn a_limit_of_zero_does_not_build() {
         assert_eq!(TimeoutPolicy::new(Duration::ZERO).build().unwrap_err().field(), "limit");
         assert_eq!(
             TimeoutPolicy::new(secs(1)).limit(secs(0)).build().unwrap_err().field(),
             "limit"
         );
-        assert_eq!(TimeoutPlan::of(Duration::ZERO).soft(), Duration::from_nanos(1));
     }
 
     /// Any length, the short and the extreme ones often.

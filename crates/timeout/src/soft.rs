@@ -134,7 +134,7 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 ///     Ok::<_, AnyError>(counted)
 /// });
 /// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
-/// let limit = TimeoutLayer::new(classifier, Duration::from_secs(3));
+/// let limit = TimeoutLayer::new(classifier, Duration::from_secs(3))?;
 /// let counted = ServiceBuilder::new().layer(limit).service(count).oneshot(()).await?;
 /// assert_eq!(counted, 10);
 /// # Ok(()) }

@@ -28,7 +28,7 @@ fn layer(
         let facts = RequestFacts::new("ask");
         ask.deadline.map_or(facts, |deadline| facts.deadline(deadline))
     });
-    TimeoutLayer::new(Classifier::new(rules), limit)
+    TimeoutLayer::new(Classifier::new(rules), limit).unwrap()
 }
 
 fn at_once() -> RetryPlan {
@@ -82,7 +82,7 @@ async fn kf02_the_attempt_after_one_that_was_cut_off_is_readied_first() {
     let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(classifier.clone()).policy(at_once()))
-        .layer(TimeoutLayer::new(classifier, secs(1)));
+        .layer(TimeoutLayer::new(classifier, secs(1)).unwrap());
     let (mut service, mut handle): (_, Handle) = mock::spawn_layer(stack);
     handle.allow(1);
     assert_ready_ok!(service.poll_ready());
@@ -106,7 +106,7 @@ async fn kf02_the_attempt_after_one_that_was_cut_off_is_readied_first() {
 /// Ready-then-call on each of two clones, with attempts that are cut off in between.
 #[tokio::test(start_paused = true)]
 async fn kf01_over_a_service_that_insists() {
-    let layer = TimeoutLayer::new(Classifier::new(rules()), secs(1));
+    let layer = TimeoutLayer::new(Classifier::new(rules()), secs(1)).unwrap();
     let mut one = layer.layer(Strict::new(Slow::default()));
     let mut two = one.clone();
     for takes in [secs(0), secs(9), secs(0), secs(9)] {
@@ -121,7 +121,7 @@ async fn kf01_over_a_service_that_insists() {
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_an_attempt_that_was_cut_off_is_given_back() {
     let mut stack = ServiceBuilder::new()
-        .layer(TimeoutLayer::new(Classifier::new(rules()), secs(1)))
+        .layer(TimeoutLayer::new(Classifier::new(rules()), secs(1)).unwrap())
         .concurrency_limit(1)
         .service(Slow::default());
     for takes in [secs(9), secs(9), secs(0)] {
@@ -136,7 +136,7 @@ async fn nothing_need_be_cloneable() {
     struct Once;
     let mut sent = None;
     let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
-    let stack = TimeoutLayer::new(classifier, secs(1)).layer(service_fn(|once: Once| {
+    let stack = TimeoutLayer::new(classifier, secs(1)).unwrap().layer(service_fn(|once: Once| {
         assert!(sent.replace(()).is_none());
         std::future::ready(Ok::<_, AnyError>(once))
     }));
@@ -148,7 +148,7 @@ async fn a_buffer_below_and_one_above() {
     let classifier = Classifier::new(rules());
     let stack = ServiceBuilder::new()
         .buffer(4)
-        .layer(TimeoutLayer::new(classifier, secs(1)))
+        .layer(TimeoutLayer::new(classifier, secs(1)).unwrap())
         .map_err(AnyError::from_boxed)
         .buffer(1)
         .service(Slow::default());
@@ -162,7 +162,9 @@ async fn a_stack_is_spawned_unboxed() {
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(classifier.clone()).policy(at_once()))
         .layer(
-            TimeoutLayer::new(classifier, secs(1)).tell(|ask: &mut Ask, _| ask.repeatable = true),
+            TimeoutLayer::new(classifier, secs(1))
+                .unwrap()
+                .tell(|ask: &mut Ask, _| ask.repeatable = true),
         )
         .map_err(AnyError::from)
         .service(Slow::default());
@@ -172,6 +174,6 @@ async fn a_stack_is_spawned_unboxed() {
 
 #[test]
 fn the_stack_boxes_as_a_cloneable_sync_service() {
-    let layer = TimeoutLayer::new(Classifier::new(rules()), secs(1));
+    let layer = TimeoutLayer::new(Classifier::new(rules()), secs(1)).unwrap();
     drop(tower::util::BoxCloneSyncService::new(layer.layer(Slow::default())).clone());
 }

@@ -41,7 +41,7 @@ where
     ServiceBuilder::new()
         .layer(RetryLayer::new(classifier.clone()).policy(patient(wait)))
         .layer(
-            TimeoutLayer::new(classifier.clone(), secs(4)).policy(hard(secs(4))).tell(
+            TimeoutLayer::new(classifier.clone(), secs(4)).unwrap().policy(hard(secs(4))).tell(
                 |ask: &mut Ask, limit: &SoftLimit| ask.told = Some(limit.time_until_dropped()),
             ),
         )
@@ -80,7 +80,7 @@ async fn kf30_an_elapsed_attempt_may_be_repeated() {
     let request = ask(secs(60)).by(Instant::now() + secs(10));
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(classifier.clone()).policy(patient(secs(1))))
-        .layer(TimeoutLayer::new(classifier, secs(4)).policy(hard(secs(4))))
+        .layer(TimeoutLayer::new(classifier, secs(4)).unwrap().policy(hard(secs(4))))
         .map_request({
             let slow = slow.clone();
             move |mut ask: Ask| {
@@ -106,7 +106,7 @@ async fn kf30_the_elapsed_overall_deadline_is_not_repeated_by_a_retry_that_does_
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(classifier.clone()).policy(patient(secs(1))))
         .map_request(move |ask: Ask| ask.by(deadline))
-        .layer(TimeoutLayer::new(classifier.clone(), secs(4)))
+        .layer(TimeoutLayer::new(classifier.clone(), secs(4)).unwrap())
         .service(slow.clone());
     let error = stack.clone().oneshot(ask(secs(60))).await.unwrap_err();
     assert!(error.downcast_ref::<Elapsed>().unwrap().is_deadline());
@@ -146,7 +146,7 @@ async fn o1_five_attempts_of_thirty_seconds_each() {
         .unwrap();
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(classifier.clone()).policy(policy))
-        .layer(TimeoutLayer::new(classifier, secs(30)))
+        .layer(TimeoutLayer::new(classifier, secs(30)).unwrap())
         .service(slow.clone());
     let begun = Instant::now();
     stack.oneshot(ask(secs(3600))).await.unwrap_err();

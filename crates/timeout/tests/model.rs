@@ -33,7 +33,7 @@ proptest! {
                 policy = policy.grace(ms(grace));
             }
             let slow = Slow::default();
-            let layer = TimeoutLayer::new(classifier, ms(1)).policy(plan(policy));
+            let layer = TimeoutLayer::new(classifier, ms(1)).unwrap().policy(plan(policy));
             let begun = Instant::now();
             let mut request = ask(ms(takes));
             request.deadline = left.map(|left| begun + ms(left));

@@ -30,7 +30,8 @@ fn elapsed(error: &AnyError) -> Elapsed {
 async fn o2_soft_at_the_limit_hard_a_tenth_later_and_at_most_ten_seconds() {
     for (limit, end) in [(30, 33), (100, 110), (600, 610)] {
         let (classifier, seen) = watched(rules());
-        let stack = TimeoutLayer::new(classifier.clone(), secs(limit)).layer(Slow::default());
+        let stack =
+            TimeoutLayer::new(classifier.clone(), secs(limit)).unwrap().layer(Slow::default());
         let begun = Instant::now();
         let error = stack.oneshot(ask(secs(3600))).await.unwrap_err();
 
@@ -56,7 +57,7 @@ async fn o2_soft_at_the_limit_hard_a_tenth_later_and_at_most_ten_seconds() {
 #[tokio::test(start_paused = true)]
 async fn without_a_grace_the_limit_is_the_end_and_there_is_no_signal() {
     let (classifier, seen) = watched(rules());
-    let layer = TimeoutLayer::new(classifier, secs(60)).policy(hard(secs(2)));
+    let layer = TimeoutLayer::new(classifier, secs(60)).unwrap().policy(hard(secs(2)));
     let error = layer.layer(Slow::default()).oneshot(ask(secs(3))).await.unwrap_err();
     assert_eq!(elapsed(&error).after(), secs(2));
     assert_eq!(steps(&seen.last()), [("timed_out", secs(2)), ("failed", secs(2))]);
@@ -65,7 +66,7 @@ async fn without_a_grace_the_limit_is_the_end_and_there_is_no_signal() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_in_time_leaves_no_trace_and_one_within_the_grace_a_step() {
     let (classifier, seen) = watched(rules());
-    let mut stack = TimeoutLayer::new(classifier.clone(), secs(10)).layer(Slow::default());
+    let mut stack = TimeoutLayer::new(classifier.clone(), secs(10)).unwrap().layer(Slow::default());
     for takes in [0, 1, 9] {
         stack.ready().await.unwrap().call(ask(secs(takes))).await.unwrap();
     }
@@ -95,7 +96,7 @@ async fn an_attempt_sees_that_its_time_is_up_and_how_much_is_left() {
         assert_eq!((limit.time_left(), limit.time_until_dropped()), (secs(0), secs(1)));
         Ok::<_, AnyError>(7)
     });
-    let stack = TimeoutLayer::new(classifier, secs(10)).layer(work);
+    let stack = TimeoutLayer::new(classifier, secs(10)).unwrap().layer(work);
     assert_eq!(stack.oneshot(ask(secs(0))).await.unwrap(), 7);
     assert_eq!(steps(&seen.last()), [("soft_timed_out", secs(10))]);
     assert_eq!(soft_limit(), None, "nothing to see outside");
@@ -112,7 +113,7 @@ async fn an_attempt_that_only_looks_when_it_is_polled_sees_it() {
         })
     });
     let begun = Instant::now();
-    let stack = TimeoutLayer::new(classifier, secs(10)).layer(work);
+    let stack = TimeoutLayer::new(classifier, secs(10)).unwrap().layer(work);
     stack.oneshot(ask(secs(0))).await.unwrap();
     assert_eq!(begun.elapsed(), secs(10));
 }
@@ -121,7 +122,7 @@ async fn an_attempt_that_only_looks_when_it_is_polled_sees_it() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_there_counts_however_late_it_is_looked_at() {
     let classifier = Classifier::new(rules());
-    let stack = TimeoutLayer::new(classifier, secs(1)).layer(Slow::default());
+    let stack = TimeoutLayer::new(classifier, secs(1)).unwrap().layer(Slow::default());
     let mut call = tokio_test::task::spawn(stack.oneshot(ask(ms(500))));
     tokio_test::assert_pending!(call.poll());
     tokio::time::advance(secs(60)).await;
@@ -141,7 +142,7 @@ async fn an_attempt_that_uses_up_its_task_s_budget_is_cut_off_all_the_same() {
             }
         }
     });
-    let stack = TimeoutLayer::new(classifier, secs(1)).layer(busy);
+    let stack = TimeoutLayer::new(classifier, secs(1)).unwrap().layer(busy);
     let call = tokio::spawn(stack.oneshot(ask(secs(0))));
     for _ in 0..3 {
         tokio::time::advance(secs(1)).await;
@@ -155,7 +156,8 @@ async fn an_attempt_that_uses_up_its_task_s_budget_is_cut_off_all_the_same() {
 async fn the_smaller_of_limit_and_time_left_counts() {
     let (classifier, seen) = watched(rules());
     let policy = plan(TimeoutPolicy::new(secs(4)).grace(secs(1)));
-    let mut stack = TimeoutLayer::new(classifier, secs(1)).policy(policy).layer(Slow::default());
+    let mut stack =
+        TimeoutLayer::new(classifier, secs(1)).unwrap().policy(policy).layer(Slow::default());
     for (left, soft, end) in [(secs(60), secs(4), secs(5)), (ms(2200), secs(2), ms(2200))] {
         let begun = Instant::now();
         let request = ask(secs(3600)).by(begun + left);
@@ -175,7 +177,7 @@ async fn the_smaller_of_limit_and_time_left_counts() {
 async fn a_deadline_that_has_passed_fails_at_once_and_nothing_is_called() {
     let (classifier, seen) = watched(rules());
     let slow = Slow::default();
-    let stack = TimeoutLayer::new(classifier.clone(), secs(4)).layer(slow.clone());
+    let stack = TimeoutLayer::new(classifier.clone(), secs(4)).unwrap().layer(slow.clone());
     let error = stack.oneshot(ask(secs(1)).by(Instant::now())).await.unwrap_err();
     assert_eq!(elapsed(&error), Elapsed::not_sent());
     assert_eq!(slow.calls(), 0);
@@ -192,18 +194,19 @@ async fn a_deadline_that_has_passed_fails_at_once_and_nothing_is_called() {
 async fn a_limit_beyond_every_clock() {
     let classifier = Classifier::new(rules());
     let policy = plan(TimeoutPolicy::new(Duration::MAX).grace(Duration::MAX));
-    let mut stack = TimeoutLayer::new(classifier, secs(1)).policy(policy).layer(Slow::default());
+    let mut stack =
+        TimeoutLayer::new(classifier, secs(1)).unwrap().policy(policy).layer(Slow::default());
     assert_eq!(stack.ready().await.unwrap().call(ask(secs(86_400))).await.unwrap(), 1);
     let request = ask(secs(86_400)).by(Instant::now() + secs(5));
     assert!(elapsed(&stack.ready().await.unwrap().call(request).await.unwrap_err()).is_deadline());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_limit_of_zero_lets_through_what_is_there_at_once() {
-    let classifier = Classifier::new(rules());
-    let mut stack = TimeoutLayer::new(classifier, Duration::ZERO).layer(Slow::default());
-    assert_eq!(stack.ready().await.unwrap().call(ask(secs(0))).await.unwrap(), 1);
-    stack.ready().await.unwrap().call(ask(secs(1))).await.unwrap_err();
+/// A zero is often written where no limit is meant.
+#[test]
+fn a_limit_of_zero_does_not_build() {
+    let error = TimeoutLayer::new(Classifier::new(rules()), Duration::ZERO).unwrap_err();
+    assert_eq!(error.field(), "limit");
+    assert!(TimeoutLayer::new(Classifier::new(rules()), Duration::from_nanos(1)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,6 +214,7 @@ async fn a_request_is_told_what_its_attempt_has() {
     let classifier = Classifier::new(rules());
     let slow = Slow::default();
     let stack = TimeoutLayer::new(classifier, secs(4))
+        .unwrap()
         .tell(|ask: &mut Ask, limit: &SoftLimit| ask.told = Some(limit.time_until_dropped()))
         .layer(slow.clone());
     stack.oneshot(ask(secs(1))).await.unwrap();
@@ -225,8 +229,8 @@ async fn the_earlier_of_two_limits_is_seen() {
     let slow = Slow::default();
     for (outer, inner) in [(10, 4), (4, 10)] {
         let stack = ServiceBuilder::new()
-            .layer(TimeoutLayer::new(classifier.clone(), secs(outer)))
-            .layer(TimeoutLayer::new(classifier.clone(), secs(inner)))
+            .layer(TimeoutLayer::new(classifier.clone(), secs(outer)).unwrap())
+            .layer(TimeoutLayer::new(classifier.clone(), secs(inner)).unwrap())
             .service(slow.clone());
         let begun = Instant::now();
         let error = stack.oneshot(ask(secs(3600))).await.unwrap_err();
@@ -259,6 +263,7 @@ async fn an_elapsed_limit_can_be_a_response() {
 
     let (classifier, seen) = watched(Halves { response: Replies, error: Chain });
     let stack = TimeoutLayer::new(classifier, secs(1))
+        .unwrap()
         .reject_with(reject_fn(|_: Elapsed| Ok(Reply { status: 504, verdict: None })))
         .layer(service_fn(async |_: Ask| pending::<Result<Reply, Infallible>>().await));
     let reply = stack.oneshot(ask(secs(0))).await.unwrap();
@@ -272,6 +277,7 @@ async fn an_elapsed_limit_can_be_a_response() {
 async fn a_response_that_carries_no_verdict_still_is_a_failed_call() {
     let (classifier, seen) = watched(Halves { response: AnyOk, error: Chain });
     let stack = TimeoutLayer::new(classifier.clone(), secs(1))
+        .unwrap()
         .reject_with(reject_fn(|elapsed: Elapsed| Ok(elapsed.to_string())))
         .layer(service_fn(async |_: Ask| pending::<Result<String, Infallible>>().await));
     assert_eq!(stack.oneshot(ask(secs(0))).await.unwrap(), "no answer within 1.1s");
@@ -286,7 +292,7 @@ async fn errors_of_the_service_pass_through() {
     let broken = service_fn(async |_: Ask| {
         Err::<u32, _>(AnyError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset)))
     });
-    let stack = TimeoutLayer::new(classifier.clone(), secs(1)).layer(broken);
+    let stack = TimeoutLayer::new(classifier.clone(), secs(1)).unwrap().layer(broken);
     let error = stack.oneshot(ask(secs(0))).await.unwrap_err();
     assert!(error.downcast_ref::<std::io::Error>().is_some());
     assert_eq!(steps(&seen.last()), [("failed", secs(0))]);
@@ -296,7 +302,7 @@ async fn errors_of_the_service_pass_through() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_is_neutral() {
     let (classifier, seen) = watched(rules());
-    let mut stack = TimeoutLayer::new(classifier.clone(), secs(10)).layer(Slow::default());
+    let mut stack = TimeoutLayer::new(classifier.clone(), secs(10)).unwrap().layer(Slow::default());
     let call = stack.ready().await.unwrap().call(ask(secs(60)));
     tokio::time::timeout(secs(5), call).await.unwrap_err();
     assert!(seen.steps().is_empty() && seen.incidents().is_empty());
@@ -317,7 +323,7 @@ async fn a_breaker_above_counts_what_was_cut_off() {
     let handle = breaker.handle();
     let mut stack = ServiceBuilder::new()
         .layer(breaker)
-        .layer(TimeoutLayer::new(classifier, secs(1)))
+        .layer(TimeoutLayer::new(classifier, secs(1)).unwrap())
         .service(Slow::default());
     // Not even sent: that says nothing of the dependency.
     for _ in 0..3 {
@@ -342,9 +348,9 @@ async fn above_the_retry_it_limits_the_whole_call() {
     let policy = RetryPolicy::default().attempts(9).retry(ErrorClass::Timeout, rule);
     let slow = Slow::default();
     let stack = ServiceBuilder::new()
-        .layer(TimeoutLayer::new(classifier.clone(), secs(9)).policy(hard(secs(9))))
+        .layer(TimeoutLayer::new(classifier.clone(), secs(9)).unwrap().policy(hard(secs(9))))
         .layer(RetryLayer::new(classifier.clone()).policy(policy.build().unwrap()))
-        .layer(TimeoutLayer::new(classifier.clone(), secs(3)).policy(hard(secs(3))))
+        .layer(TimeoutLayer::new(classifier.clone(), secs(3)).unwrap().policy(hard(secs(3))))
         .service(slow.clone());
     let begun = Instant::now();
     let error = stack.oneshot(ask(secs(60))).await.unwrap_err();
@@ -367,7 +373,7 @@ async fn above_the_retry_it_limits_the_whole_call() {
 fn what_is_ready_at_once_allocates_nothing_and_needs_no_runtime() {
     let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
     let ready = service_fn(|number: u32| std::future::ready(Ok::<_, AnyError>(number)));
-    let mut stack = TimeoutLayer::new(classifier, secs(1)).layer(ready);
+    let mut stack = TimeoutLayer::new(classifier, secs(1)).unwrap().layer(ready);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut run = || {
         assert!(Service::<u32>::poll_ready(&mut stack, &mut context).is_ready());
@@ -390,7 +396,7 @@ async fn what_is_pending_allocates_nothing_either() {
             Ok::<_, AnyError>(number)
         }
     });
-    let mut stack = TimeoutLayer::new(classifier, secs(1)).layer(waits);
+    let mut stack = TimeoutLayer::new(classifier, secs(1)).unwrap().layer(waits);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let info = allocation_counter::measure(|| {
         assert!(Service::<u32>::poll_ready(&mut stack, &mut context).is_ready());

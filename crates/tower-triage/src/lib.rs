@@ -12,6 +12,8 @@
 //! | `escalate` | yes | [`EscalateLayer`], [`Desk`] |
 //! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
+//! | `tower-http` | no | tower-http's `classify` traits, both ways |
+//! | `reqwest` | no | [`reqwest`](mod@crate::reqwest): a reqwest client, and reqwest-middleware |
 //! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
 //! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
@@ -51,6 +53,8 @@ pub mod http;
 pub mod postgres;
 #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
 pub mod preset;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 mod serving;
 mod triage;
 

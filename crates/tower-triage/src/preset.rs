@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | [`service`] | yes | none | defaults, requests that are `Clone` | one, rejects with an error |
 //! | [`http_client`] | yes | none | defaults, bodies that are `Clone`, failed responses drained | one per host, rejects with an error |
+//! | [`reqwest_client`] | yes | none | defaults, bodies of bytes, failed responses drained | one per host, rejects with an error |
 //! | [`http_server`] | yes | none | none: a server must not repeat its handlers | one, rejects with 503 and Retry-After |
 
 use tower_layer::Identity;
@@ -31,6 +32,53 @@ pub fn service<R, E>(classifier: Classifier<R>, desk: Desk) -> Service<R, E> {
 
 #[cfg(feature = "http")]
 pub use self::http::{HttpClient, HttpServer, http_client, http_server};
+
+#[cfg(feature = "reqwest")]
+pub use self::reqwest::{ReqwestClient, reqwest_client};
+
+#[cfg(feature = "reqwest")]
+mod reqwest {
+    use tower_layer::Identity;
+    use tower_triage_circuit_breaker::{CircuitBreakerLayer, KeyedSettings};
+    use tower_triage_core::{AnyError, Classifier};
+    use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
+    use tower_triage_reqwest::ReqwestReplay;
+    use tower_triage_retry::RetryLayer;
+
+    use crate::triage::Triage;
+
+    /// What [`reqwest_client`] makes.
+    pub type ReqwestClient<R, E = AnyError> = Triage<
+        EscalateLayer<R, KeepFailure, E>,
+        Identity,
+        RetryLayer<R, ReqwestReplay>,
+        CircuitBreakerLayer<R>,
+    >;
+
+    /// For a reqwest client, with rules of
+    /// [`reqwest()`](tower_triage_reqwest::reqwest()). Errors must hold an open circuit: put
+    /// `.map_err(AnyError::from)` between this layer and the client. As a middleware of
+    /// reqwest-middleware it needs none:
+    ///
+    /// ```
+    /// use tower_triage::reqwest::{StackMiddleware, reqwest};
+    /// use tower_triage::{AnyError, Classifier, Desk, preset};
+    ///
+    /// let layers = preset::reqwest_client::<_, AnyError>(Classifier::new(reqwest()), Desk::log());
+    /// let middleware = StackMiddleware::new(layers); // `ClientBuilder::with(middleware)`
+    /// # fn is_middleware(_: impl Clone + Send + Sync + 'static) {}
+    /// # is_middleware(middleware);
+    /// ```
+    pub fn reqwest_client<R, E>(classifier: Classifier<R>, desk: Desk) -> ReqwestClient<R, E> {
+        let breaker = CircuitBreakerLayer::new(classifier.clone());
+        Triage {
+            escalate: EscalateLayer::new(classifier.clone(), desk),
+            fallback: Identity::new(),
+            retry: RetryLayer::new(classifier).replay(ReqwestReplay::new()),
+            breaker: breaker.name("reqwest_client").keyed(KeyedSettings::default()),
+        }
+    }
+}
 
 #[cfg(feature = "http")]
 mod http {

@@ -47,6 +47,8 @@ pub enum LayerKind {
     Fallback,
     /// `EscalateLayer`.
     Escalate,
+    /// Whoever watches the body of a response that was returned (`WatchBodyLayer` for HTTP).
+    ResponseBody,
 }
 
 impl LayerKind {
@@ -60,6 +62,7 @@ impl LayerKind {
             Self::Timeout => "timeout",
             Self::Fallback => "fallback",
             Self::Escalate => "escalate",
+            Self::ResponseBody => "response_body",
         }
     }
 }
