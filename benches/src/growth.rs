@@ -29,7 +29,7 @@ pub struct Pair {
 pub fn pairs() -> Vec<Pair> {
     vec![
         Pair { small: window(100), large: window(100_000) },
-        Pair { small: keys(1), large: keys(100_000) },
+        Pair { small: keys(1), large: keys(1_000_000) },
         Pair { small: incident(3), large: incident(3_000) },
     ]
 }
@@ -44,7 +44,7 @@ fn window(calls: u32) -> Case {
 /// call in it, so that a key that is called rarely pays for a new one each time, however few keys
 /// there are.
 fn keys(keys: u64) -> Case {
-    warmed(format!("{keys} keys"), Expect::Answer, 250_000, move || {
+    warmed(format!("{keys} keys"), Expect::Answer, 2_500_000, move || {
         let facts = move |request: &u64| {
             let mut key = String::with_capacity(16);
             // As long for each number of keys. Writing to a string does not fail.
@@ -52,7 +52,8 @@ fn keys(keys: u64) -> Case {
             RequestFacts::new("ask").key(&key)
         };
         let rules = Halves { response: AnyOk, error: OwnError }.describe(facts);
-        let settings = KeyedSettings::new(200_000, Duration::from_secs(3600)).expect("it is valid");
+        let settings =
+            KeyedSettings::new(2_000_000, Duration::from_secs(3600)).expect("it is valid");
         let breaker = CircuitBreakerLayer::new(Classifier::new(rules))
             .policy(Window::Count(100).plan())
             .keyed(settings);

@@ -24,6 +24,7 @@ use case::Case;
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![work::bare()];
     cases.extend(ours::cases());
+    cases.extend(http::calls::cases());
     cases.extend(peers::cases());
     // By group, in the order in which groups first appear; ours first.
     let mut groups: Vec<&str> = Vec::new();

@@ -6,7 +6,8 @@ use tower::ServiceBuilder;
 use tower_service::Service;
 use tower_triage_circuit_breaker::{BreakerPlan, BreakerPolicy, CircuitBreakerLayer};
 use tower_triage_core::{
-    AnyOk, Backoff, CircuitOpen, Classifier, ErrorClass, Failure, Halves, OwnError, ToFailure,
+    AnyOk, Backoff, CircuitOpen, Classifier, Clock, ErrorClass, Failure, Halves, OwnError,
+    ToFailure,
 };
 use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure, LogSink, Receiver, Route, Routes};
 use tower_triage_fallback::chain::{End, Then};
@@ -122,6 +123,49 @@ pub fn four(window: Window) -> impl Stack {
         .service(Work(Script::Succeeds))
 }
 
+/// The same, leaked: nothing is counted.
+fn four_leaked(window: Window) -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(escalate(c).leak())
+        .layer(fallback(c).leak())
+        .layer(retry(c).leak())
+        .layer(breaker(c, window.policy()).leak())
+        .service(Work(Script::Succeeds))
+}
+
+/// Leaked, and with a clock that may be some milliseconds behind.
+fn coarse_four() -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(escalate(c).leak())
+        .layer(fallback(c).leak())
+        .layer(retry(c).leak())
+        .layer(breaker(c, Window::Time.policy()).clock(Clock::coarse()).leak())
+        .service(Work(Script::Succeeds))
+}
+
+/// One counts, three are leaked: what one handle for all four could save at most.
+fn four_with_one_count(window: Window) -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(escalate(c))
+        .layer(fallback(c).leak())
+        .layer(retry(c).leak())
+        .layer(breaker(c, window.policy()).leak())
+        .service(Work(Script::Succeeds))
+}
+
+/// The three layers that peers have too, leaked.
+fn three_leaked(window: Window) -> impl Stack {
+    let c = &classifier();
+    ServiceBuilder::new()
+        .layer(fallback(c).leak())
+        .layer(retry(c).leak())
+        .layer(breaker(c, window.policy()).leak())
+        .service(Work(Script::Succeeds))
+}
+
 /// The three layers that peers have too.
 #[must_use]
 pub fn three(window: Window) -> impl Stack {
@@ -155,12 +199,13 @@ fn failing_three(script: Script) -> impl Stack {
 }
 
 /// A breaker that has just opened, for an hour.
-fn open_breaker() -> impl Stack {
+fn open_breaker(clock: Clock) -> impl Stack {
     let policy = BreakerPolicy::new()
         .consecutive_failures(1)
         .open_for(Backoff::fixed(Duration::from_secs(3600)));
     let c = &classifier();
-    tripped(ServiceBuilder::new().layer(breaker(c, policy)).service(Work(Script::Down)))
+    let layer = breaker(c, policy).clock(clock);
+    tripped(ServiceBuilder::new().layer(layer).service(Work(Script::Down)))
 }
 
 /// A breaker whose window is over work of which a tenth fails.
@@ -189,15 +234,33 @@ pub fn cases() -> Vec<Case> {
     cases.extend([
         answered(NOTHING_FAILS, "ours, three, time window", || three(Window::Time)),
         answered(NOTHING_FAILS, "ours, three, count window", || three(Window::Count(100))),
+        answered(NOTHING_FAILS, "ours, three, count window, leaked", || {
+            three_leaked(Window::Count(100))
+        }),
         answered(NOTHING_FAILS, "ours, four, time window", || four(Window::Time)),
         answered(NOTHING_FAILS, "ours, four, count window", || four(Window::Count(100))),
+        answered(NOTHING_FAILS, "ours, four, time window, leaked", || four_leaked(Window::Time)),
+        answered(NOTHING_FAILS, "ours, four, time window, leaked, coarse clock", coarse_four),
+        answered(NOTHING_FAILS, "ours, four, count window, leaked", || {
+            four_leaked(Window::Count(100))
+        }),
+        answered(NOTHING_FAILS, "ours, four, count window, one count", || {
+            four_with_one_count(Window::Count(100))
+        })
+        .one_thread(),
     ]);
     let first_fails = Script::EverySecondFails;
     for (group, script) in [(FIRST_FAILS, first_fails), (FALLBACK, Script::Refuses)] {
         cases.push(answered(group, "ours, three", move || failing_three(script)).one_thread());
         cases.push(answered(group, "ours, four", move || failing_four(script)).one_thread());
     }
-    cases.push(Case::tower(OPEN, "ours, breaker", Expect::Error, open_breaker).one_thread());
+    for (who, clock) in [
+        ("ours, breaker", Clock::new as fn() -> Clock),
+        ("ours, breaker, coarse clock", Clock::coarse),
+    ] {
+        let make = move || open_breaker(clock());
+        cases.push(Case::tower(OPEN, who, Expect::Error, make).one_thread());
+    }
     for (group, share) in SHARES {
         let script = Script::ShareFails(share);
         cases.push(answered(group, "ours, three", move || failing_three(script)));

@@ -1,5 +1,6 @@
 //! HTTP: what the size of a future is taken over, and what the end-to-end comparison runs.
 
+pub mod calls;
 pub mod client;
 pub mod load;
 pub mod server;

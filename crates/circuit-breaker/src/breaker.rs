@@ -1,10 +1,11 @@
 //! One circuit, shared by threads.
 //!
-//! While it is closed and healthy a call reads one word at its begin and adds one to it at its end:
-//! no lock. Whatever is more than that (a failure, a slow call, a success that ends a row of
-//! failures, a probe, the end of a slice of a time window) takes a short lock around the pure
-//! [`Circuit`], which is told first how many plain successes came since. So all results are in one
-//! order, and each belongs to exactly one era.
+//! While it is closed and healthy a call reads one word at its begin and its end, and adds one to a
+//! counter of its own thread: no lock, and no line that two threads write to. Whatever is more than
+//! that (a failure, a slow call, a success that ends a row of failures, a probe, the end of a slice
+//! of a time window) takes a short lock around the pure [`Circuit`], which is told first how many
+//! plain successes came since. Each result belongs to exactly one era; a success that ends while
+//! somebody holds the lock takes its place before or after, as calls in flight do.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use crate::circuit::{Chance, Change, Circuit, Outcome};
 use crate::settings::Settings;
 use crate::state::{Counts, Sample, State, Transition};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::word::Word;
+use crate::tally::{Tally, Told};
+use crate::word::{Stamp, Word};
 
 /// What an admitted call takes with it and brings back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
-    era: u32,
-    /// When it began; only where slowness matters.
-    started: Option<Duration>,
+    stamp: Stamp,
+    /// When it began, in nanoseconds; zero where slowness does not matter.
+    started: u64,
 }
 
 #[derive(Debug)]
@@ -31,18 +33,37 @@ pub(crate) struct Breaker {
     word: AtomicU64,
     /// [`Circuit::quiet_until`], in nanoseconds.
     quiet_until: AtomicU64,
-    circuit: Mutex<Circuit>,
+    /// [`Circuit::refuses_until`], in nanoseconds.
+    refuses_until: AtomicU64,
+    /// Where threads count their plain successes; without it, in the word. It takes a kilobyte, so
+    /// a breaker of which there are many has none.
+    tally: Option<Tally>,
+    locked: Mutex<Locked>,
     rejected: AtomicU64,
 }
 
+#[derive(Debug)]
+struct Locked {
+    circuit: Circuit,
+    told: Told,
+}
+
 impl Breaker {
-    pub(crate) fn new(name: Label, settings: &Settings) -> Self {
+    /// The only one of its layer.
+    pub(crate) fn single(name: Label, settings: &Settings) -> Self {
+        Self { tally: Some(Tally::default()), ..Self::one_of_many(name, settings) }
+    }
+
+    /// A small one.
+    pub(crate) fn one_of_many(name: Label, settings: &Settings) -> Self {
         let circuit = Circuit::new(&settings.policy);
         Self {
             name,
             word: AtomicU64::new(Word::new(State::Closed, 0, false).0),
             quiet_until: AtomicU64::new(nanos(circuit.quiet_until())),
-            circuit: Mutex::new(circuit),
+            refuses_until: AtomicU64::new(0),
+            tally: None,
+            locked: Mutex::new(Locked { circuit, told: Told::default() }),
             rejected: AtomicU64::new(0),
         }
     }
@@ -51,12 +72,13 @@ impl Breaker {
         self.name
     }
 
+    #[inline]
     fn word(&self) -> Word {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn state(&self) -> State {
@@ -64,14 +86,32 @@ impl Breaker {
     }
 
     /// When the next call may pass. Only looks.
+    #[inline]
     pub(crate) fn chance(&self, settings: &Settings) -> Chance {
-        match self.word().state() {
-            State::Closed | State::ForcedClosed | State::Disabled => Chance::Now,
-            State::ForcedOpen => Chance::Unknown,
-            State::Open | State::HalfOpen => {
-                self.lock().chance(&settings.policy, settings.clock.now())
-            }
+        if self.word().pass().is_some() { Chance::Now } else { self.chance_cold(settings) }
+    }
+
+    #[cold]
+    fn chance_cold(&self, settings: &Settings) -> Chance {
+        match self.refused_for(settings) {
+            Some(left) => Chance::After(left),
+            None => self.lock().circuit.chance(&settings.policy, settings.clock.now()),
         }
+    }
+
+    /// For how long every call is refused by time, without asking the circuit; `None` if it has to be
+    /// asked.
+    fn refused_for(&self, settings: &Settings) -> Option<Duration> {
+        // Whichever open era it is of: calls are refused until then. A state in which they are not
+        // has zero here, and a time that is too large to tell is the circuit's to tell.
+        let until = self.refuses_until.load(Ordering::Acquire);
+        if until == u64::MAX {
+            return None;
+        }
+        // A clock that is behind must not keep a probe waiting: so close to the end the circuit
+        // looks at the exact one.
+        let left = Duration::from_nanos(until).checked_sub(settings.clock.recent())?;
+        (left > settings.clock.lag()).then_some(left)
     }
 
     /// What is left of the open time; zero if that is not what it waits for.
@@ -83,25 +123,30 @@ impl Breaker {
     }
 
     /// Lets a call in, or says what is left of the open time.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub(crate) fn admit(&self, settings: &Settings) -> Result<Permit, Duration> {
-        let word = self.word();
-        match word.state() {
-            State::Closed | State::ForcedClosed | State::Disabled => {
-                let started = settings.policy.slow_call.map(|_| settings.clock.now());
-                Ok(Permit { era: word.era(), started })
-            }
-            State::ForcedOpen => Err(Duration::ZERO),
-            State::Open | State::HalfOpen => self.admit_cold(settings),
+        match self.word().pass() {
+            Some(stamp) => Ok(Permit { stamp, started: settings.started() }),
+            None => self.admit_cold(settings),
         }
     }
 
     #[cold]
     fn admit_cold(&self, settings: &Settings) -> Result<Permit, Duration> {
+        if self.state() == State::ForcedOpen {
+            return Err(Duration::ZERO);
+        }
+        if let Some(left) = self.refused_for(settings) {
+            return Err(left);
+        }
         let now = settings.clock.now();
-        let (admitted, _) =
-            self.apply(settings, now, |circuit| circuit.admit(&settings.policy, now));
-        let started = settings.policy.slow_call.map(|_| now);
-        admitted.map(|era| Permit { era, started })
+        let admit = |circuit: &mut Circuit| {
+            let (admitted, change) = circuit.admit(&settings.policy, now);
+            (admitted.map(|era| Stamp::new(circuit.state(), era)), change)
+        };
+        let stamp = self.apply(settings, now, admit).0?;
+        Ok(Permit { stamp, started: nanos(now) })
     }
 
     /// Counts a refused call.
@@ -109,78 +154,75 @@ impl Breaker {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// An admitted call succeeded: counts it, if that is all that there is to it. `false` if it has
+    /// to be [settled](Self::settle).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn count_plain(&self, settings: &Settings, permit: &Permit) -> bool {
+        (!settings.reads_clock || self.is_plain(settings, permit))
+            && self.count_success(permit.stamp)
+    }
+
+    /// Is a success that comes now neither slow nor one that changes what the window holds?
+    fn is_plain(&self, settings: &Settings, permit: &Permit) -> bool {
+        let now = settings.time_of_success();
+        !permit.is_slow(settings, now) && nanos(now) < self.quiet_until.load(Ordering::Acquire)
+    }
+
     /// An admitted call ended with `verdict`.
+    #[cold]
     pub(crate) fn settle(
         &self,
         settings: &Settings,
         permit: Permit,
         verdict: &Verdict,
     ) -> Option<Transition> {
-        match verdict {
-            Verdict::Success => self.succeeded(settings, permit),
-            Verdict::Failure(failure) => match failure.vote {
-                Vote::Success => self.succeeded(settings, permit),
-                Vote::Failure => {
-                    self.failed(settings, permit, failure.retry_after.map(RetryAfter::duration))
-                }
-                Vote::Ignore => {
-                    self.ended_neutral(settings, permit, Outcome::Ignored);
-                    None
-                }
-            },
-        }
-    }
-
-    /// An admitted call succeeded.
-    fn succeeded(&self, settings: &Settings, permit: Permit) -> Option<Transition> {
-        if !settings.reads_clock {
-            return match self.count_success(permit.era) {
-                true => None,
-                false => self.finish(settings, permit, Outcome::Success { slow: false }),
-            };
-        }
-        let now = settings.clock.now();
-        let slow = permit.is_slow(settings, now);
-        let quiet = !slow && nanos(now) < self.quiet_until.load(Ordering::Acquire);
-        if quiet && self.count_success(permit.era) {
+        let vote = verdict.failure().map_or(Vote::Success, |failure| failure.vote);
+        if vote == Vote::Success && self.count_plain(settings, &permit) {
             return None;
         }
-        self.finish_at(settings, permit, Outcome::Success { slow }, now)
-    }
-
-    /// An admitted call failed.
-    fn failed(
-        &self,
-        settings: &Settings,
-        permit: Permit,
-        retry_after: Option<Duration>,
-    ) -> Option<Transition> {
         let now = settings.clock.now();
         let slow = permit.is_slow(settings, now);
-        self.finish_at(settings, permit, Outcome::Failure { slow, retry_after }, now)
+        let retry_after = verdict.failure().and_then(|failure| failure.retry_after);
+        let outcome = match vote {
+            Vote::Success => Outcome::Success { slow },
+            Vote::Failure => {
+                Outcome::Failure { slow, retry_after: retry_after.map(RetryAfter::duration) }
+            }
+            Vote::Ignore => Outcome::Ignored,
+        };
+        self.finish(settings, permit, outcome, now)
     }
 
-    /// An admitted call ended, and says nothing about the dependency.
-    pub(crate) fn ended_neutral(&self, settings: &Settings, permit: Permit, outcome: Outcome) {
-        self.finish(settings, permit, outcome);
+    /// An admitted call was dropped.
+    #[cold]
+    pub(crate) fn abandon(&self, settings: &Settings, permit: Permit) {
+        self.finish(settings, permit, Outcome::Abandoned, settings.clock.now());
     }
 
-    /// Compares and counts in one step. `false` if the circuit itself must see this success.
-    fn count_success(&self, era: u32) -> bool {
+    /// `false` if the circuit itself must see this success.
+    #[inline]
+    fn count_success(&self, stamp: Stamp) -> bool {
+        if !self.word().counts(stamp) {
+            return false;
+        }
+        match &self.tally {
+            // Should the era end between the look and this: it is told by its era, and is late.
+            Some(tally) if tally.add(stamp.era()) => true,
+            _ => self.count_in_word(stamp),
+        }
+    }
+
+    /// Compares and counts in one step.
+    fn count_in_word(&self, stamp: Stamp) -> bool {
         self.word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-                Word(word).with_success(era).map(|word| word.0)
+                Word(word).with_success(stamp).map(|word| word.0)
             })
             .is_ok()
     }
 
-    #[cold]
-    fn finish(&self, settings: &Settings, permit: Permit, outcome: Outcome) -> Option<Transition> {
-        self.finish_at(settings, permit, outcome, settings.clock.now())
-    }
-
-    #[cold]
-    fn finish_at(
+    fn finish(
         &self,
         settings: &Settings,
         permit: Permit,
@@ -189,7 +231,7 @@ impl Breaker {
     ) -> Option<Transition> {
         let u = settings.random.unit();
         let record = |circuit: &mut Circuit| {
-            ((), circuit.record(&settings.policy, permit.era, outcome, now, u))
+            ((), circuit.record(&settings.policy, permit.stamp.era(), outcome, now, u))
         };
         self.apply(settings, now, record).1
     }
@@ -201,9 +243,12 @@ impl Breaker {
     }
 
     pub(crate) fn counts(&self, settings: &Settings) -> Counts {
+        // Read first: a success that comes meanwhile must not pass for one that came late.
+        let total = self.tally.as_ref().map_or(0, Tally::total);
         let read = |circuit: &mut Circuit| (circuit.counts(), None);
         let counts = self.apply(settings, settings.clock.now(), read).0;
-        Counts { rejected: self.rejected.load(Ordering::Relaxed), ..counts }
+        let late = counts.late + self.lock().told.late(total);
+        Counts { rejected: self.rejected.load(Ordering::Relaxed), late, ..counts }
     }
 
     pub(crate) fn sample(&self, settings: &Settings) -> Sample {
@@ -219,18 +264,25 @@ impl Breaker {
         now: Duration,
         op: impl FnOnce(&mut Circuit) -> (T, Option<Change>),
     ) -> (T, Option<Transition>) {
-        let mut circuit = self.lock();
+        let mut locked = self.lock();
+        let Locked { circuit, told } = &mut *locked;
         // From here on successes queue at the lock, and the word is ours.
         let word = Word(self.word.fetch_or(Word::WATCH, Ordering::AcqRel));
-        circuit.earlier_successes(word.fresh(), now);
+        let era = circuit.era();
+        let told_by_threads = self.tally.as_ref().map_or(0, |tally| told.fresh(tally, era));
+        circuit.earlier_successes(word.fresh() + told_by_threads, now);
         let in_flight = circuit.probes_in_flight();
-        let (answer, change) = op(&mut circuit);
+        let (answer, change) = op(circuit);
+        if circuit.era() != era {
+            told.begin_era();
+        }
         let watch = circuit.watches_successes(&settings.policy, now);
         self.quiet_until.store(nanos(circuit.quiet_until()), Ordering::Release);
+        self.refuses_until.store(nanos(circuit.refuses_until()), Ordering::Release);
         let word = Word::new(circuit.state(), circuit.era(), watch);
         self.word.store(word.0, Ordering::Release);
         let slots_changed = circuit.probes_in_flight() != in_flight;
-        drop(circuit);
+        drop(locked);
 
         let transition = change.filter(|change| change.from != change.to).map(|change| {
             let Change { from, to, open_for } = change;
@@ -248,7 +300,8 @@ impl Breaker {
 
 impl Permit {
     fn is_slow(&self, settings: &Settings, now: Duration) -> bool {
-        self.started.is_some_and(|started| settings.policy.is_slow(now.saturating_sub(started)))
+        let started = Duration::from_nanos(self.started);
+        settings.policy.is_slow(now.saturating_sub(started))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The state behind one layer: one circuit, or one per key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower_triage_core::{CircuitOpen, Key, Verdict};
 
 use crate::breaker::{Breaker, Permit};
-use crate::circuit::Outcome;
 use crate::keyed::{Entry, Keyed};
 use crate::settings::{Config, Settings};
 use crate::state::Transition;
@@ -13,88 +13,101 @@ use crate::state::Transition;
 #[derive(Debug)]
 pub(crate) struct Breakers {
     pub(crate) settings: Settings,
-    pub(crate) which: Which,
+    /// The only circuit, or the one that keys without room share.
+    pub(crate) own: Breaker,
+    pub(crate) keyed: Option<Keyed>,
     pub(crate) config: Config,
 }
 
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per layer; a box would cost each call a hop")]
-pub(crate) enum Which {
-    One(Breaker),
-    ByKey(Keyed),
-}
-
-/// What an admitted call holds: it goes back exactly once.
+/// What a call holds of its circuit.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    permit: Permit,
-    /// The key's circuit; `None` if there is only one.
+    /// The key's circuit, unless it is the layer's own.
     entry: Option<Arc<Entry>>,
+    /// Goes back exactly once. `None` for a call that was refused.
+    permit: Option<Permit>,
 }
 
 impl Breakers {
     pub(crate) fn new(config: Config) -> Self {
         let settings = Settings::new(&config);
-        let which = match config.keyed {
-            None => Which::One(Breaker::new(config.name, &settings)),
-            Some(limits) => Which::ByKey(Keyed::new(limits, config.name, &settings)),
-        };
-        Self { settings, which, config }
+        let own = Breaker::single(config.name, &settings);
+        let keyed = config.keyed.map(Keyed::new);
+        Self { settings, own, keyed, config }
     }
 
     /// The only circuit, if there are no keys.
+    #[inline]
     pub(crate) const fn only(&self) -> Option<&Breaker> {
-        match &self.which {
-            Which::One(breaker) => Some(breaker),
-            Which::ByKey(_) => None,
+        match self.keyed {
+            None => Some(&self.own),
+            Some(_) => None,
         }
     }
 
-    /// The circuit that speaks where no key is known.
-    pub(crate) fn unkeyed(&self) -> &Breaker {
-        match &self.which {
-            Which::One(breaker) => breaker,
-            Which::ByKey(keyed) => &keyed.overflow().breaker,
-        }
-    }
-
-    /// Lets a call in, or refuses it.
-    pub(crate) fn admit(&self, key: impl FnOnce() -> Key) -> Result<Admission, CircuitOpen> {
-        let entry = match &self.which {
-            Which::One(_) => None,
-            Which::ByKey(keyed) => Some(keyed.entry(&key(), &self.settings)),
+    /// Lets a call in, or refuses it and says what is left of the open time.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn admit(&self, key: impl FnOnce() -> Key) -> (Admission, Option<Duration>) {
+        let entry = match &self.keyed {
+            None => None,
+            Some(keyed) => keyed.entry(&key(), &self.settings),
         };
-        let breaker = self.of(entry.as_ref());
-        match breaker.admit(&self.settings) {
-            Ok(permit) => Ok(Admission { permit, entry }),
+        match self.of(entry.as_deref()).admit(&self.settings) {
+            Ok(permit) => (Admission { entry, permit: Some(permit) }, None),
             Err(left) => {
-                breaker.count_rejection();
-                Err(CircuitOpen::new(breaker.name(), left))
+                self.of(entry.as_deref()).count_rejection();
+                (Admission { entry, permit: None }, Some(left))
             }
         }
     }
 
     /// Refuses a call that was readied to be refused.
-    pub(crate) fn reject(&self) -> CircuitOpen {
-        let breaker = self.unkeyed();
-        breaker.count_rejection();
-        CircuitOpen::new(breaker.name(), breaker.time_left(&self.settings))
-    }
-
-    /// An admitted call ended with `verdict`.
-    pub(crate) fn settle(&self, admission: &Admission, verdict: &Verdict) -> Option<Transition> {
-        let breaker = self.of(admission.entry.as_ref());
-        breaker.settle(&self.settings, admission.permit, verdict)
-    }
-
-    /// An admitted call was dropped.
     #[cold]
-    pub(crate) fn abandon(&self, admission: &Admission) {
-        let breaker = self.of(admission.entry.as_ref());
-        breaker.ended_neutral(&self.settings, admission.permit, Outcome::Abandoned);
+    pub(crate) fn refuse(&self) -> (Admission, Option<Duration>) {
+        self.own.count_rejection();
+        (Admission { entry: None, permit: None }, Some(self.own.time_left(&self.settings)))
     }
 
-    fn of<'a>(&'a self, entry: Option<&'a Arc<Entry>>) -> &'a Breaker {
-        entry.map_or_else(|| self.unkeyed(), |entry| &entry.breaker)
+    /// What a refused call is told.
+    pub(crate) fn rejection(&self, admission: &Admission, left: Duration) -> CircuitOpen {
+        CircuitOpen::new(self.of(admission.entry.as_deref()).name(), left)
+    }
+
+    /// An admitted call succeeded: counts it, if that is all that there is to it. `false` if it has
+    /// to be [settled](Self::settle).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn count_plain(&self, admission: &mut Admission) -> bool {
+        let Some(permit) = &admission.permit else { return true };
+        let plain = self.of(admission.entry.as_deref()).count_plain(&self.settings, permit);
+        if plain {
+            admission.permit = None;
+        }
+        plain
+    }
+
+    /// An admitted call ended with `verdict`; counts once.
+    #[cold]
+    pub(crate) fn settle(
+        &self,
+        admission: &mut Admission,
+        verdict: &Verdict,
+    ) -> Option<Transition> {
+        let permit = admission.permit.take()?;
+        self.of(admission.entry.as_deref()).settle(&self.settings, permit, verdict)
+    }
+
+    /// A call is dropped: what it still holds is given back.
+    #[inline]
+    pub(crate) fn abandon(&self, admission: &mut Admission) {
+        if let Some(permit) = admission.permit.take() {
+            self.of(admission.entry.as_deref()).abandon(&self.settings, permit);
+        }
+    }
+
+    #[inline]
+    fn of<'a>(&'a self, entry: Option<&'a Entry>) -> &'a Breaker {
+        entry.map_or(&self.own, |entry| &entry.breaker)
     }
 }

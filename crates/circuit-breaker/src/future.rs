@@ -4,11 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tower_triage_core::incident::Scope;
+use tower_triage_core::incident::{self, Entered, Scope};
 use tower_triage_core::{
-    CircuitOpen, Classify, ErrorClass, Failure, LayerKind, Note, Operation, RetryAfter, Verdict,
+    CircuitOpen, Classify, Counted, ErrorClass, Failure, LayerKind, Note, Operation, RetryAfter,
+    Sharing, Verdict,
 };
 
 use crate::reject::Reject;
@@ -23,10 +25,13 @@ pin_project! {
     ///
     /// # Panics
     /// If it is polled after it was ready.
-    pub struct ResponseFuture<F, R, J> {
+    pub struct ResponseFuture<F, R, J, M = Counted>
+    where
+        M: Sharing<Core<R, J>>,
+    {
         #[pin]
         state: State<F>,
-        ticket: Ticket<R, J>,
+        ticket: Ticket<R, J, M>,
         scope: Scope,
         operation: Operation,
     }
@@ -36,15 +41,17 @@ pin_project! {
     #[project = StateProj]
     enum State<F> {
         Calling { #[pin] future: F },
-        Rejected { rejection: CircuitOpen },
+        /// So much is left of the open time.
+        Rejected { left: Duration },
         Done,
     }
 }
 
-impl<F, R, J> ResponseFuture<F, R, J> {
+impl<F, R, J, M: Sharing<Core<R, J>>> ResponseFuture<F, R, J, M> {
+    #[inline]
     pub(crate) const fn calling(
         future: F,
-        ticket: Ticket<R, J>,
+        ticket: Ticket<R, J, M>,
         scope: Scope,
         operation: Operation,
     ) -> Self {
@@ -52,40 +59,44 @@ impl<F, R, J> ResponseFuture<F, R, J> {
     }
 
     pub(crate) const fn rejected(
-        rejection: CircuitOpen,
-        ticket: Ticket<R, J>,
+        left: Duration,
+        ticket: Ticket<R, J, M>,
         scope: Scope,
         operation: Operation,
     ) -> Self {
-        Self { state: State::Rejected { rejection }, ticket, scope, operation }
+        Self { state: State::Rejected { left }, ticket, scope, operation }
     }
 }
 
-impl<F, Res, E, R, J> Future for ResponseFuture<F, R, J>
+impl<F, Res, E, R, J, M> Future for ResponseFuture<F, R, J, M>
 where
     F: Future<Output = Result<Res, E>>,
     R: Classify<Res, E>,
     J: Reject<Res, E>,
+    M: Sharing<Core<R, J>>,
 {
     type Output = Result<Res, E>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let entered = this.scope.enter();
         let outcome = match this.state.as_mut().project() {
             StateProj::Calling { future } => {
                 let mut outcome = ready!(future.poll(cx));
-                let verdict = this.ticket.core().classifier.judge(this.operation, outcome.as_ref());
-                let transition = this.ticket.settle(&verdict);
                 let core = this.ticket.core();
-                core.conclude(entered, this.operation, &verdict, transition, &mut outcome);
+                let verdict = core.classifier.judge(this.operation, outcome.as_ref());
+                let success = verdict.is_success();
+                if !success || incident::has_begun() || !this.ticket.count_plain() {
+                    this.ticket.conclude(this.operation, &verdict, &outcome);
+                }
+                this.ticket.core().classifier.finish(entered, success, &mut outcome);
                 outcome
             }
-            StateProj::Rejected { rejection } => {
-                let core = this.ticket.core();
-                let mut outcome = refuse(core, this.operation, rejection);
-                core.classifier.finish(entered, false, &mut outcome);
-                outcome
+            StateProj::Rejected { left } => {
+                let rejection = this.ticket.rejection(*left);
+                refuse(this.ticket.core(), entered, this.operation, &rejection)
             }
             StateProj::Done => panic!("polled after it was ready"),
         };
@@ -98,6 +109,7 @@ where
 #[cold]
 fn refuse<Res, E, R, J>(
     core: &Core<R, J>,
+    entered: Entered<'_>,
     operation: &Operation,
     rejection: &CircuitOpen,
 ) -> Result<Res, E>
@@ -114,10 +126,11 @@ where
             .reason(CircuitOpen::REASON);
         core.classifier.annotate(&mut outcome, &Note::Verdict(Verdict::Failure(rejected)));
     }
+    core.classifier.finish(entered, false, &mut outcome);
     outcome
 }
 
-impl<F, R, J> fmt::Debug for ResponseFuture<F, R, J> {
+impl<F, R, J, M: Sharing<Core<R, J>>> fmt::Debug for ResponseFuture<F, R, J, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
             State::Calling { .. } => "calling",

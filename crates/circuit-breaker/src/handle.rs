@@ -7,9 +7,9 @@ use std::time::Duration;
 use tower_triage_core::{Key, Label};
 
 use crate::breaker::Breaker;
-use crate::breakers::{Breakers, Which};
+use crate::breakers::Breakers;
 use crate::circuit::{Chance, Circuit};
-use crate::keyed::Entry;
+use crate::keyed::{Entry, Keyed};
 use crate::state::{Counts, Sample, State, Transition};
 
 /// Sees and commands one circuit: for admin tasks, health checks and metrics. Cheap to clone; it
@@ -29,7 +29,7 @@ impl BreakerHandle {
     }
 
     fn breaker(&self) -> &Breaker {
-        self.entry.as_ref().map_or_else(|| self.breakers.unkeyed(), |entry| &entry.breaker)
+        self.entry.as_ref().map_or(&self.breakers.own, |entry| &entry.breaker)
     }
 
     /// The breaker's name, or its key.
@@ -121,31 +121,22 @@ impl BreakerHandle {
     /// new circuit when it comes back; the handle of the old one no longer matters.
     #[must_use]
     pub fn key(&self, key: &Key) -> Option<Self> {
-        match &self.breakers.which {
-            Which::One(_) => None,
-            Which::ByKey(keyed) => keyed.get(key).map(|entry| self.at(entry)),
-        }
+        let entry = self.breakers.keyed.as_ref()?.get(key)?;
+        Some(self.at(entry))
     }
 
     /// The circuits of all keys, in no order; idle ones are forgotten now. Empty if not keyed.
     #[must_use]
     pub fn keys(&self) -> Vec<Self> {
-        match &self.breakers.which {
-            Which::One(_) => Vec::new(),
-            Which::ByKey(keyed) => {
-                let entries = keyed.entries(&self.breakers.settings);
-                entries.into_iter().map(|entry| self.at(entry)).collect()
-            }
-        }
+        let entries = |keyed: &Keyed| keyed.entries(&self.breakers.settings);
+        let entries = self.breakers.keyed.as_ref().map_or_else(Vec::new, entries);
+        entries.into_iter().map(|entry| self.at(entry)).collect()
     }
 
     /// How many calls had to share one circuit because there was no room for their key.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
-        match &self.breakers.which {
-            Which::One(_) => 0,
-            Which::ByKey(keyed) => keyed.overflowed(),
-        }
+        self.breakers.keyed.as_ref().map_or(0, Keyed::overflowed)
     }
 
     fn at(&self, entry: Arc<Entry>) -> Self {

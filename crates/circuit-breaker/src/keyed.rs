@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_triage_core::{ConfigError, Key, Label};
+use tower_triage_core::{ConfigError, Key};
 
 use crate::breaker::{Breaker, nanos};
 use crate::circuit::Chance;
@@ -105,7 +105,6 @@ pub(crate) struct Keyed {
     limits: KeyedSettings,
     known: ArcSwap<Map>,
     rest: Mutex<Rest>,
-    overflow: Arc<Entry>,
     overflowed: AtomicU64,
 }
 
@@ -122,7 +121,7 @@ struct Rest {
 
 impl Entry {
     fn new(key: Key, settings: &Settings, now: Duration) -> Arc<Self> {
-        let breaker = Breaker::new(key, settings);
+        let breaker = Breaker::one_of_many(key, settings);
         Arc::new(Self { breaker, used: AtomicU64::new(nanos(now)) })
     }
 
@@ -153,37 +152,31 @@ impl Entry {
 }
 
 impl Keyed {
-    pub(crate) fn new(limits: KeyedSettings, name: Label, settings: &Settings) -> Self {
+    pub(crate) fn new(limits: KeyedSettings) -> Self {
         Self {
             limits,
             known: ArcSwap::default(),
             rest: Mutex::default(),
-            overflow: Entry::new(name, settings, Duration::ZERO),
             overflowed: AtomicU64::new(0),
         }
     }
 
-    /// What new keys share when nothing can be forgotten.
-    pub(crate) const fn overflow(&self) -> &Arc<Entry> {
-        &self.overflow
-    }
-
-    /// How often that was.
+    /// How often there was no room for a key.
     pub(crate) fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
     }
 
-    /// The circuit of `key`, made if there is none.
-    pub(crate) fn entry(&self, key: &Key, settings: &Settings) -> Arc<Entry> {
+    /// The circuit of `key`, made if there is none; `None` if there is no room for it.
+    pub(crate) fn entry(&self, key: &Key, settings: &Settings) -> Option<Arc<Entry>> {
         let now = settings.clock.now();
         match self.known.load().get(key) {
-            Some(entry) => entry.touch(now),
+            Some(entry) => Some(entry.touch(now)),
             None => self.entry_cold(key, settings, now),
         }
     }
 
     #[cold]
-    fn entry_cold(&self, key: &Key, settings: &Settings, now: Duration) -> Arc<Entry> {
+    fn entry_cold(&self, key: &Key, settings: &Settings, now: Duration) -> Option<Arc<Entry>> {
         let mut rest = self.lock();
         rest.asked += 1;
         let known = self.known.load();
@@ -192,7 +185,7 @@ impl Keyed {
             if rest.asked >= known.len() + rest.map.len() {
                 self.merge(&mut rest);
             }
-            return entry;
+            return Some(entry);
         }
         let capacity = self.limits.capacity.get();
         rest.unknown += 1;
@@ -203,11 +196,11 @@ impl Keyed {
         }
         if self.known.load().len() + rest.map.len() >= capacity {
             self.overflowed.fetch_add(1, Ordering::Relaxed);
-            return self.overflow.touch(now);
+            return None;
         }
         let entry = Entry::new(*key, settings, now);
         rest.map.insert(*key, Arc::clone(&entry));
-        entry
+        Some(entry)
     }
 
     /// The circuit of `key`, if there is one.

@@ -1,10 +1,11 @@
 //! Configuration.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tower_layer::Layer;
-use tower_triage_core::{Classifier, Label, Random};
+use tower_triage_core::{Classifier, Clock, Counted, Label, Leaked, Random, Sharing};
 
 use crate::breakers::Breakers;
 use crate::handle::BreakerHandle;
@@ -22,10 +23,14 @@ use crate::ticket::Core;
 /// the [`handle`](Self::handle) last.
 ///
 /// See the [crate docs](crate) for an example.
-pub struct CircuitBreakerLayer<R, J = AsError> {
+///
+/// `J` makes rejections ([`Reject`](crate::Reject)); `M` is how a call holds the layer's state
+/// ([`share`](tower_triage_core::share)).
+pub struct CircuitBreakerLayer<R, J = AsError, M = Counted> {
     classifier: Classifier<R>,
     reject: Arc<J>,
     breakers: Arc<Breakers>,
+    sharing: PhantomData<M>,
 }
 
 impl<R> CircuitBreakerLayer<R> {
@@ -36,15 +41,16 @@ impl<R> CircuitBreakerLayer<R> {
             policy: BreakerPlan::default(),
             name: Label::new("default"),
             random: Arc::new(Random::default()),
+            clock: Clock::new(),
             keyed: None,
             below_balancer: false,
         };
         let breakers = Arc::new(Breakers::new(config));
-        Self { classifier, reject: Arc::new(AsError), breakers }
+        Self { classifier, reject: Arc::new(AsError), breakers, sharing: PhantomData }
     }
 }
 
-impl<R, J> CircuitBreakerLayer<R, J> {
+impl<R, J, M> CircuitBreakerLayer<R, J, M> {
     fn with(self, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = self.breakers.config.clone();
         change(&mut config);
@@ -70,6 +76,13 @@ impl<R, J> CircuitBreakerLayer<R, J> {
         self.with(|config| config.random = Arc::new(random))
     }
 
+    /// The clock of windows and open times. Default: tokio's ([`Clock::new`]). A coarse one makes
+    /// rejections and time windows cheaper; it does not know of tokio's paused time.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        self.with(|config| config.clock = clock)
+    }
+
     /// One circuit per key ([`Describe::key`](tower_triage_core::Describe::key)): per host, per
     /// operation, per agent. The key is known only in the call, so readiness is the inner service's,
     /// and its readiness errors belong to no circuit.
@@ -90,9 +103,17 @@ impl<R, J> CircuitBreakerLayer<R, J> {
 
     /// What callers get while the circuit is open. Default: [`AsError`].
     #[must_use]
-    pub fn reject_with<J2>(self, reject: J2) -> CircuitBreakerLayer<R, J2> {
-        let Self { classifier, breakers, .. } = self;
-        CircuitBreakerLayer { classifier, reject: Arc::new(reject), breakers }
+    pub fn reject_with<J2>(self, reject: J2) -> CircuitBreakerLayer<R, J2, M> {
+        let Self { classifier, breakers, sharing, .. } = self;
+        CircuitBreakerLayer { classifier, reject: Arc::new(reject), breakers, sharing }
+    }
+
+    /// Keeps the state for the rest of the process, so that calls count no references: see
+    /// [`Leaked`] for when that is right.
+    #[must_use]
+    pub fn leak(self) -> CircuitBreakerLayer<R, J, Leaked> {
+        let Self { classifier, reject, breakers, .. } = self;
+        CircuitBreakerLayer { classifier, reject, breakers, sharing: PhantomData }
     }
 
     /// Sees and commands the state of this layer, however its services are boxed or moved.
@@ -102,26 +123,27 @@ impl<R, J> CircuitBreakerLayer<R, J> {
     }
 }
 
-impl<S, R, J> Layer<S> for CircuitBreakerLayer<R, J> {
-    type Service = CircuitBreaker<S, R, J>;
+impl<S, R, J, M: Sharing<Core<R, J>>> Layer<S> for CircuitBreakerLayer<R, J, M> {
+    type Service = CircuitBreaker<S, R, J, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self { classifier, reject, breakers } = self.clone();
+        let Self { classifier, reject, breakers, .. } = self.clone();
         CircuitBreaker::new(inner, Core { classifier, reject, breakers })
     }
 }
 
-impl<R, J> Clone for CircuitBreakerLayer<R, J> {
+impl<R, J, M> Clone for CircuitBreakerLayer<R, J, M> {
     fn clone(&self) -> Self {
         Self {
             classifier: self.classifier.clone(),
             reject: Arc::clone(&self.reject),
             breakers: Arc::clone(&self.breakers),
+            sharing: PhantomData,
         }
     }
 }
 
-impl<R, J> fmt::Debug for CircuitBreakerLayer<R, J> {
+impl<R, J, M> fmt::Debug for CircuitBreakerLayer<R, J, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreakerLayer")
             .field("config", &self.breakers.config)

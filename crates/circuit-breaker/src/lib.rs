@@ -77,6 +77,7 @@ mod service;
 mod settings;
 mod state;
 mod sync;
+mod tally;
 mod ticket;
 mod watchers;
 mod word;
@@ -89,4 +90,5 @@ pub use self::{
     reject::{AsError, Reject, RejectFn, reject_fn},
     service::CircuitBreaker,
     state::{Counts, Sample, State, Transition},
+    ticket::Core,
 };

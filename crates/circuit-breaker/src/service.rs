@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::{Instant, Sleep};
 use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
-use tower_triage_core::{Classify, Describe, Operation, Shared};
+use tower_triage_core::{Classify, Counted, Describe, Operation, Sharing};
 
 use crate::circuit::Chance;
 use crate::future::ResponseFuture;
@@ -21,9 +21,9 @@ use crate::ticket::{Core, Ticket};
 /// Readiness: while the circuit rejects, this service is ready at once, does not touch the inner
 /// service, and the next call is rejected. Otherwise it is ready when the inner service is.
 /// Readiness only looks; the call decides, and takes the probe slot.
-pub struct CircuitBreaker<S, R, J> {
+pub struct CircuitBreaker<S, R, J, M: Sharing<Core<R, J>> = Counted> {
     inner: S,
-    core: Shared<Core<R, J>>,
+    core: M::Handle,
     ready: Ready,
     wait: Wait,
 }
@@ -47,9 +47,9 @@ struct Wait {
     due: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S, R, J> CircuitBreaker<S, R, J> {
+impl<S, R, J, M: Sharing<Core<R, J>>> CircuitBreaker<S, R, J, M> {
     pub(crate) fn new(inner: S, core: Core<R, J>) -> Self {
-        Self { inner, core: Shared::new(core), ready: Ready::No, wait: Wait::default() }
+        Self { inner, core: M::share(core), ready: Ready::No, wait: Wait::default() }
     }
 
     /// The inner service.
@@ -65,6 +65,7 @@ impl<S, R, J> CircuitBreaker<S, R, J> {
     }
 
     /// When the next call may pass; a keyed breaker knows only in the call.
+    #[inline]
     fn chance(&self) -> Chance {
         let breakers = &self.core.breakers;
         breakers.only().map_or(Chance::Now, |breaker| breaker.chance(&breakers.settings))
@@ -78,12 +79,10 @@ impl<S, R, J> CircuitBreaker<S, R, J> {
     }
 
     /// Readied, in whatever way: waits no longer.
+    #[inline]
     fn stand_up(&mut self) {
-        if std::mem::take(&mut self.wait.sits) {
-            if let Some(seat) = &self.wait.seat {
-                seat.leave();
-            }
-            self.wait.due = None;
+        if self.wait.sits {
+            self.wait.end();
         }
     }
 
@@ -126,6 +125,17 @@ impl<S, R, J> CircuitBreaker<S, R, J> {
     }
 }
 
+impl Wait {
+    #[cold]
+    fn end(&mut self) {
+        self.sits = false;
+        if let Some(seat) = &self.seat {
+            seat.leave();
+        }
+        self.due = None;
+    }
+}
+
 impl<R, J> Core<R, J> {
     /// The inner service failed to become ready: to the circuit a call that failed at once. There is
     /// no call yet, so it is no incident and not counted: whoever gives the error as the outcome of
@@ -141,20 +151,25 @@ impl<R, J> Core<R, J> {
             let permit = breaker.admit(settings).ok()?;
             breaker.settle(settings, permit, &verdict)
         });
-        self.tell(&Operation::EMPTY, transition);
+        if let Some(transition) = transition {
+            self.tell(&Operation::EMPTY, transition);
+        }
     }
 }
 
-impl<S, R, J, Req> Service<Req> for CircuitBreaker<S, R, J>
+impl<S, R, J, M, Req> Service<Req> for CircuitBreaker<S, R, J, M>
 where
     S: Service<Req>,
     R: Classify<S::Response, S::Error> + Describe<Req>,
     J: Reject<S::Response, S::Error>,
+    M: Sharing<Core<R, J>>,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, R, J>;
+    type Future = ResponseFuture<S::Future, R, J, M>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
             if self.chance() == Chance::Now {
@@ -179,37 +194,38 @@ where
         }
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
-        let facts = self.core.classifier.rules();
+        let core = M::hold(&mut self.core);
+        let facts = core.classifier.rules();
         let operation = facts.operation(&request);
-        let breakers = &self.core.breakers;
-        let admitted = match self.ready {
-            Ready::Inner => breakers.admit(|| facts.key(&request)),
+        let (admission, refused) = match self.ready {
+            Ready::Inner => core.breakers.admit(|| facts.key(&request)),
             // Never an inner service that is not ready.
-            Ready::Rejecting | Ready::No => Err(breakers.reject()),
+            Ready::Rejecting | Ready::No => core.breakers.refuse(),
         };
-        match admitted {
-            Ok(admission) => {
+        let ticket = Ticket::new(core, admission);
+        match refused {
+            None => {
                 self.ready = Ready::No;
-                let ticket = Ticket::new(self.core.clone(), Some(admission));
-                let future = incident::calling(|| self.inner.call(request));
+                let future = incident::call(&mut self.inner, request);
                 ResponseFuture::calling(future, ticket, scope, operation)
             }
-            Err(rejection) => {
+            Some(left) => {
                 // An inner service that is ready stays so for the next call.
                 if self.ready == Ready::Rejecting {
                     self.ready = Ready::No;
                 }
-                let ticket = Ticket::new(self.core.clone(), None);
-                ResponseFuture::rejected(rejection, ticket, scope, operation)
+                ResponseFuture::rejected(left, ticket, scope, operation)
             }
         }
     }
 }
 
 /// Readiness belongs to one instance: a clone has none.
-impl<S: Clone, R, J> Clone for CircuitBreaker<S, R, J> {
+impl<S: Clone, R, J, M: Sharing<Core<R, J>>> Clone for CircuitBreaker<S, R, J, M> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -220,7 +236,7 @@ impl<S: Clone, R, J> Clone for CircuitBreaker<S, R, J> {
     }
 }
 
-impl<S: fmt::Debug, R, J> fmt::Debug for CircuitBreaker<S, R, J> {
+impl<S: fmt::Debug, R, J, M: Sharing<Core<R, J>>> fmt::Debug for CircuitBreaker<S, R, J, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreaker")
             .field("inner", &self.inner)

@@ -1,9 +1,11 @@
 //! What all circuits of one layer share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower_triage_core::{Clock, Label, Random};
 
+use crate::breaker::nanos;
 use crate::parked::Parked;
 use crate::policy::{BreakerPlan, Span};
 use crate::watchers::Watchers;
@@ -25,18 +27,32 @@ pub(crate) struct Config {
     pub(crate) policy: BreakerPlan,
     pub(crate) name: Label,
     pub(crate) random: Arc<Random>,
+    pub(crate) clock: Clock,
     pub(crate) keyed: Option<crate::KeyedSettings>,
     pub(crate) below_balancer: bool,
 }
 
 impl Settings {
+    /// The time at which a success is recorded. How long it took has to be exact, in which slice of a
+    /// window it comes has not.
+    #[inline]
+    pub(crate) fn time_of_success(&self) -> Duration {
+        if self.policy.slow_call.is_some() { self.clock.now() } else { self.clock.recent() }
+    }
+
+    /// When a call that is let in now began, in nanoseconds; zero where slowness does not matter.
+    #[inline]
+    pub(crate) fn started(&self) -> u64 {
+        if self.policy.slow_call.is_some() { nanos(self.clock.now()) } else { 0 }
+    }
+
     pub(crate) fn new(config: &Config) -> Self {
         let policy = config.policy.clone();
         let reads_clock =
             policy.slow_call.is_some() || matches!(policy.window, Some(Span::Time(_)));
         Self {
             policy,
-            clock: Clock::new(),
+            clock: config.clock,
             random: Arc::clone(&config.random),
             watchers: Watchers::default(),
             parked: Parked::default(),

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use crate::class::ErrorClass;
 use crate::classify::Classify;
 use crate::incident::record::Observers;
+use crate::incident::scope::Ended;
 use crate::incident::{Entered, LayerKind, Observer, StepKind, outcome, scope};
 use crate::label::Operation;
 use crate::note::Note;
@@ -147,6 +148,8 @@ impl<R> Classifier<R> {
     }
 
     /// The verdict on `outcome`, overrides applied: what every layer acts on.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub fn judge<Res, E>(&self, operation: &Operation, outcome: Result<&Res, &E>) -> Verdict
     where
         R: Classify<Res, E>,
@@ -199,7 +202,8 @@ impl<R> Classifier<R> {
     }
 
     /// Records that an attempt succeeded, if an earlier one of this call failed.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub fn note_success(&self, operation: &Operation, layer: LayerKind) {
         if let Some(attempt) = outcome::recovered_attempt() {
             // Off the happy path: the call met a failure before.
@@ -216,8 +220,7 @@ impl<R> Classifier<R> {
         rejection: &crate::CircuitOpen,
     ) {
         self.count_failure(ErrorClass::Rejected);
-        let breaker = crate::Label::new(rejection.name());
-        let retry_after = rejection.retry_after();
+        let (breaker, retry_after) = (rejection.label(), rejection.retry_after());
         self.step(operation, layer, StepKind::Rejected { breaker, retry_after });
         outcome::mark_noted(ErrorClass::Rejected);
         outcome::mark_rejected();
@@ -240,20 +243,29 @@ impl<R> Classifier<R> {
     #[cold]
     pub fn step(&self, operation: &Operation, layer: LayerKind, kind: StepKind) {
         emit(operation, layer, &kind);
-        let observers = self.shared.observers.load_full();
-        scope::record(operation, &observers, layer, kind);
+        scope::record(operation, &self.shared.observers.load(), layer, kind);
     }
 
     /// Ends the call if this layer is the outermost of ours: the incident, if there is one, gets
     /// its resolution, goes to the observers, and is attached to the outcome.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub fn finish<Res, E>(&self, entered: Entered<'_>, success: bool, outcome: &mut Result<Res, E>)
     where
         R: Classify<Res, E>,
     {
-        if let Some(incident) = entered.finish(success, || self.shared.observers.load_full()) {
-            self.annotate(outcome, &Note::Incident(incident));
+        if let Some(record) = entered.finish() {
+            self.end(record, success, outcome);
         }
+    }
+
+    #[cold]
+    fn end<Res, E>(&self, record: Ended, success: bool, outcome: &mut Result<Res, E>)
+    where
+        R: Classify<Res, E>,
+    {
+        let incident = record.end(success, || self.shared.observers.load_full());
+        self.annotate(outcome, &Note::Incident(incident));
     }
 }
 

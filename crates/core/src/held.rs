@@ -24,18 +24,29 @@ impl<E> HeldError<E> {
 
     /// Ready when `inner` is, or when it failed to become so; then its error is held. Meanwhile the
     /// service is ready, so a balancer above does not see that it failed.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub fn poll_ready<S, Req>(&mut self, inner: &mut S, cx: &mut Context<'_>) -> Poll<()>
     where
         S: Service<Req, Error = E>,
     {
         if self.error.is_none() {
-            self.error = ready!(inner.poll_ready(cx)).err().map(Mutex::new);
+            if let Err(error) = ready!(inner.poll_ready(cx)) {
+                self.hold(error);
+            }
         }
         Poll::Ready(())
     }
 
+    #[cold]
+    fn hold(&mut self, error: E) {
+        self.error = Some(Mutex::new(error));
+    }
+
     /// The error, for the call that gets it as its outcome.
+    #[inline]
     pub fn take(&mut self) -> Option<E> {
+        self.error.as_ref()?;
         let held = self.error.take()?;
         Some(held.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

@@ -30,6 +30,7 @@
 //! | `tower` | yes | tower's own errors (timeout, load shed, buffer) are known by type |
 //! | `tower-balance` | no | those of tower's balancer |
 //! | `serde` | no | `Serialize` and `Deserialize` for plain data |
+//! | `coarse-clock` | no | `Clock::coarse`, a cheaper clock for breakers and budgets, on Linux |
 //!
 //! # What it does not do
 //!
@@ -60,7 +61,8 @@ mod observation;
 mod random;
 mod rejection;
 mod rules_ext;
-mod share;
+pub mod share;
+mod sync;
 mod trace;
 mod verdict;
 
@@ -89,7 +91,7 @@ pub use self::{
     random::Random,
     rejection::CircuitOpen,
     rules_ext::{Adjusted, Described, RequestFacts, RulesExt},
-    share::Shared,
+    share::{Counted, Leaked, Sharing},
     trace::TraceParent,
     verdict::{Disposition, Failure, RetryAfter, ServerWord, Verdict},
 };

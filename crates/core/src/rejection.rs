@@ -32,6 +32,10 @@ impl CircuitOpen {
         self.name.as_str()
     }
 
+    pub(crate) const fn label(&self) -> Label {
+        self.name
+    }
+
     /// What is left of the open period. Zero while a probe is in flight, and if the period ran out
     /// between readiness and call.
     #[must_use]

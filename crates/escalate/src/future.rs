@@ -7,7 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower_triage_core::incident::{self, Entered, Scope};
-use tower_triage_core::{Classify, ErrorClass, Failure, LayerKind, Note, Shared, StepKind};
+use tower_triage_core::{
+    Classify, Counted, ErrorClass, Failure, LayerKind, Note, Sharing, StepKind,
+};
 
 use crate::desk::{Delivered, Delivery};
 use crate::escalation::Outcome;
@@ -22,22 +24,25 @@ pin_project! {
     /// # Cancel safety
     /// Dropped while an escalation is being delivered, delivery goes on in the desk's queue. Dropped
     /// before, the call is abandoned: somebody is told only if it met what must be told at once.
-    pub struct ResponseFuture<F, Res, E, R, D> {
+    pub struct ResponseFuture<F, Res, E, R, D, M = Counted>
+    where
+        M: Sharing<Core<R, D>>,
+    {
         #[pin]
         state: State<F, Res, E>,
         scope: Scope,
-        shared: Shared<Core<R, D>>,
+        core: M::Held,
         facts: Facts,
     }
 
-    impl<F, Res, E, R, D> PinnedDrop for ResponseFuture<F, Res, E, R, D> {
+    impl<F, Res, E, R, D, M> PinnedDrop for ResponseFuture<F, Res, E, R, D, M>
+    where
+        M: Sharing<Core<R, D>>,
+    {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if matches!(*this.state, State::Calling { .. }) {
-                let entered = this.scope.enter();
-                if entered.is_owner() {
-                    this.shared.reporter.abandoned(this.facts);
-                }
+                this.core.dropped(this.scope, this.facts);
             }
         }
     }
@@ -50,7 +55,7 @@ pin_project! {
         /// The inner service's readiness error, before it has been looked at.
         Held { error: Option<E> },
         /// Somebody is being told; the outcome waits for that, not for ever.
-        Delivering { telling: Option<Telling<Res, E>> },
+        Delivering { telling: Option<Box<Telling<Res, E>>> },
         Done,
     }
 }
@@ -63,62 +68,46 @@ struct Telling<Res, E> {
     delivery: Delivery,
 }
 
-impl<F, Res, E, R, D> ResponseFuture<F, Res, E, R, D> {
-    pub(crate) const fn calling(
-        inner: F,
-        scope: Scope,
-        shared: Shared<Core<R, D>>,
-        facts: Facts,
-    ) -> Self {
-        Self { state: State::Calling { inner }, scope, shared, facts }
+impl<F, Res, E, R, D, M: Sharing<Core<R, D>>> ResponseFuture<F, Res, E, R, D, M> {
+    #[inline]
+    pub(crate) const fn calling(inner: F, scope: Scope, core: M::Held, facts: Facts) -> Self {
+        Self { state: State::Calling { inner }, scope, core, facts }
     }
 
-    pub(crate) const fn failed(
-        error: E,
-        scope: Scope,
-        shared: Shared<Core<R, D>>,
-        facts: Facts,
-    ) -> Self {
-        Self { state: State::Held { error: Some(error) }, scope, shared, facts }
+    pub(crate) const fn failed(error: E, scope: Scope, core: M::Held, facts: Facts) -> Self {
+        Self { state: State::Held { error: Some(error) }, scope, core, facts }
     }
 }
 
-impl<F, Res, E, R, D> Future for ResponseFuture<F, Res, E, R, D>
+impl<F, Res, E, R, D, M> Future for ResponseFuture<F, Res, E, R, D, M>
 where
+    M: Sharing<Core<R, D>>,
     F: Future<Output = Result<Res, E>>,
     R: Classify<Res, E>,
     D: Finish<Res, E>,
 {
     type Output = Result<Res, E>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let core: &Core<R, D> = this.shared;
-        loop {
-            let settled = match this.state.as_mut().project() {
-                StateProj::Calling { inner } => {
-                    let entered = this.scope.enter();
-                    let Poll::Ready(outcome) = inner.poll(cx) else {
-                        if !entered.is_owner() {
-                            core.leave_early(this.facts);
-                        }
-                        return Poll::Pending;
-                    };
-                    core.settle(entered, this.facts, outcome)
+        let core: &Core<R, D> = this.core;
+        if let StateProj::Calling { inner } = this.state.as_mut().project() {
+            let entered = this.scope.enter();
+            let Poll::Ready(mut outcome) = inner.poll(cx) else {
+                if incident::has_begun() && !entered.is_owner() {
+                    core.leave_early(this.facts);
                 }
-                StateProj::Held { error } => {
-                    let error = error.take().expect("set when the state is entered, taken once");
-                    core.settle(this.scope.enter(), this.facts, Err(error))
-                }
-                StateProj::Delivering { telling } => {
-                    let current = telling.as_mut().expect("set when the state is entered");
-                    let delivered = ready!(Pin::new(&mut current.delivery).poll(cx));
-                    let told = telling.take().expect("it was there a line ago");
-                    Settled::Done(core.told(this.scope.enter(), this.facts, told, delivered))
-                }
-                StateProj::Done => panic!("polled after it was ready"),
+                return Poll::Pending;
             };
-            match settled {
+            let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
+            if verdict.is_success() && !incident::has_begun() {
+                this.state.set(State::Done);
+                core.classifier.finish(entered, true, &mut outcome);
+                return Poll::Ready(outcome);
+            }
+            match core.settle(entered, this.facts, verdict.failure(), outcome) {
                 Settled::Done(outcome) => {
                     this.state.set(State::Done);
                     return Poll::Ready(outcome);
@@ -128,16 +117,67 @@ where
                 }
             }
         }
+        core.poll_rest(this.state, this.scope, this.facts, cx)
     }
 }
 
 /// What to do about an outcome.
 enum Settled<Res, E> {
     Done(Result<Res, E>),
-    Deliver(Telling<Res, E>),
+    Deliver(Box<Telling<Res, E>>),
 }
 
 impl<R, D> Core<R, D> {
+    /// The caller dropped the call.
+    #[cold]
+    fn dropped(&self, scope: &mut Scope, facts: &Facts) {
+        let entered = scope.enter();
+        if entered.is_owner() {
+            self.reporter.abandoned(facts);
+        }
+    }
+
+    /// What is not the call itself: a readiness error that has yet to be looked at, a delivery.
+    #[inline(never)]
+    fn poll_rest<F, Res, E>(
+        &self,
+        mut state: Pin<&mut State<F, Res, E>>,
+        scope: &mut Scope,
+        facts: &Facts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Res, E>>
+    where
+        R: Classify<Res, E>,
+        D: Finish<Res, E>,
+    {
+        loop {
+            let settled = match state.as_mut().project() {
+                StateProj::Held { error } => {
+                    let error = error.take().expect("set when the state is entered, taken once");
+                    let (entered, outcome) = (scope.enter(), Err(error));
+                    let verdict = self.classifier.judge(&facts.operation, outcome.as_ref());
+                    self.settle(entered, facts, verdict.failure(), outcome)
+                }
+                StateProj::Delivering { telling } => {
+                    let current = telling.as_mut().expect("set when the state is entered");
+                    let delivered = ready!(Pin::new(&mut current.delivery).poll(cx));
+                    let told = telling.take().expect("it was there a line ago");
+                    Settled::Done(self.told(scope.enter(), facts, *told, delivered))
+                }
+                StateProj::Calling { .. } | StateProj::Done => panic!("polled after it was ready"),
+            };
+            match settled {
+                Settled::Done(outcome) => {
+                    state.set(State::Done);
+                    return Poll::Ready(outcome);
+                }
+                Settled::Deliver(telling) => {
+                    state.set(State::Delivering { telling: Some(telling) });
+                }
+            }
+        }
+    }
+
     /// Leaves with the scope what must be told even if the call is dropped from here on: only the
     /// outermost layer hears of that.
     fn leave_early(&self, facts: &Facts) {
@@ -151,10 +191,13 @@ impl<R, D> Core<R, D> {
         }
     }
 
+    /// The call ends with a failure, or met something on its way.
+    #[cold]
     fn settle<Res, E>(
         &self,
         entered: Entered<'_>,
         facts: &Facts,
+        leaving: Option<Failure>,
         mut outcome: Result<Res, E>,
     ) -> Settled<Res, E>
     where
@@ -162,7 +205,6 @@ impl<R, D> Core<R, D> {
         D: Finish<Res, E>,
     {
         let (classifier, operation) = (&self.classifier, &facts.operation);
-        let leaving = classifier.judge(operation, outcome.as_ref()).failure();
         match leaving {
             Some(failure) => {
                 let layer = LayerKind::Escalate;
@@ -178,7 +220,6 @@ impl<R, D> Core<R, D> {
         self.escalate(entered, facts, outcome, leaving, urgent)
     }
 
-    #[cold]
     fn escalate<Res, E>(
         &self,
         entered: Entered<'_>,
@@ -220,7 +261,8 @@ impl<R, D> Core<R, D> {
             let said = Some(said).filter(|text| leaving == Some(decisive) && !text.is_empty());
             let escalation = reporter.write(facts, &incident, decisive, ending, said);
             let delivery = reporter.desk.deliver(escalation, reporter.policy.wait);
-            return Settled::Deliver(Telling { outcome, success, forced, delivery });
+            let telling = Telling { outcome, success, forced, delivery };
+            return Settled::Deliver(Box::new(telling));
         }
         let urgent = urgent || forced.is_some();
         let work = LeftBehind { reporter: reporter.clone(), facts: *facts, urgent };
@@ -274,7 +316,7 @@ impl<R, D> Core<R, D> {
     }
 }
 
-impl<F, Res, E, R, D> fmt::Debug for ResponseFuture<F, Res, E, R, D> {
+impl<F, Res, E, R, D, M: Sharing<Core<R, D>>> fmt::Debug for ResponseFuture<F, Res, E, R, D, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").field("scope", &self.scope).finish_non_exhaustive()
     }

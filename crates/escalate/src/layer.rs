@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tower_layer::Layer;
-use tower_triage_core::{AnyError, Classifier, Shared};
+use tower_triage_core::{AnyError, Classifier, Counted, Leaked, Sharing};
 
 use crate::desk::Desk;
 use crate::escalation::Escalation;
@@ -18,16 +18,20 @@ use crate::service::Escalate;
 ///
 /// `E` is the error type of the service it is put around, inferred there: a readiness error is kept
 /// until the next call. All services made from one layer share its desk.
-pub struct EscalateLayer<R, D = KeepFailure, E = AnyError> {
+///
+/// `D` makes forced finishes, `M` is how a call holds the layer's state
+/// ([`share`](tower_triage_core::share)).
+pub struct EscalateLayer<R, D = KeepFailure, E = AnyError, M = Counted> {
     core: Core<R, D>,
-    error: PhantomData<fn() -> E>,
+    types: PhantomData<fn() -> (E, M)>,
 }
 
-/// What a service needs.
-pub(crate) struct Core<R, D> {
+/// What all services made from one layer value share. Opaque: it is named in the types of service
+/// and future.
+pub struct Core<R, D> {
     pub(crate) classifier: Classifier<R>,
     pub(crate) reporter: Reporter,
-    pub(crate) finish: Shared<D>,
+    pub(crate) finish: Arc<D>,
 }
 
 impl<R, E> EscalateLayer<R, KeepFailure, E> {
@@ -36,12 +40,12 @@ impl<R, E> EscalateLayer<R, KeepFailure, E> {
     pub fn new(classifier: Classifier<R>, desk: Desk) -> Self {
         let (from, policy) = (String::new(), EscalatePolicy::default());
         let reporter = Reporter { desk, from, policy, enrich: None };
-        let finish = Shared::new(KeepFailure);
-        Self { core: Core { classifier, reporter, finish }, error: PhantomData }
+        let finish = Arc::new(KeepFailure);
+        Self { core: Core { classifier, reporter, finish }, types: PhantomData }
     }
 }
 
-impl<R, D, E> EscalateLayer<R, D, E> {
+impl<R, D, E, M> EscalateLayer<R, D, E, M> {
     /// Who failed, as routes know it: a service, an agent, `worker-7`. Default: empty.
     #[must_use]
     pub fn from(mut self, who: impl Into<String>) -> Self {
@@ -65,26 +69,33 @@ impl<R, D, E> EscalateLayer<R, D, E> {
         self
     }
 
+    /// Keeps the state for the rest of the process, so that calls count no references: see
+    /// [`Leaked`] for when that is right.
+    #[must_use]
+    pub fn leak(self) -> EscalateLayer<R, D, E, Leaked> {
+        EscalateLayer { core: self.core, types: PhantomData }
+    }
+
     /// Forced finish: what the caller gets instead of a failure that escalates, built from what is
     /// known. `None` leaves the failure. The answer is marked
     /// ([`Note::ForcedFinish`](tower_triage_core::Note::ForcedFinish), a step of the incident), and
     /// somebody is told all the same. A retry above sees a success, so put this layer outermost.
     #[must_use]
-    pub fn finish_with<Res, F>(self, f: F) -> EscalateLayer<R, FinishWith<F>, E>
+    pub fn finish_with<Res, F>(self, f: F) -> EscalateLayer<R, FinishWith<F>, E, M>
     where
         F: Fn(Failed<'_, Res, E>) -> Option<Res>,
     {
         let Core { classifier, reporter, .. } = self.core;
-        let finish = Shared::new(FinishWith { f });
-        EscalateLayer { core: Core { classifier, reporter, finish }, error: PhantomData }
+        let finish = Arc::new(FinishWith { f });
+        EscalateLayer { core: Core { classifier, reporter, finish }, types: PhantomData }
     }
 }
 
-impl<S, R, D, E> Layer<S> for EscalateLayer<R, D, E> {
-    type Service = Escalate<S, R, D, E>;
+impl<S, R, D, E, M: Sharing<Core<R, D>>> Layer<S> for EscalateLayer<R, D, E, M> {
+    type Service = Escalate<S, R, D, E, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Escalate::new(inner, Shared::new(self.core.clone()))
+        Escalate::new(inner, self.core.clone())
     }
 }
 
@@ -95,18 +106,24 @@ impl<R, D> Clone for Core<R, D> {
         Self {
             classifier: self.classifier.clone(),
             reporter: self.reporter.clone(),
-            finish: self.finish.clone(),
+            finish: Arc::clone(&self.finish),
         }
     }
 }
 
-impl<R, D, E> Clone for EscalateLayer<R, D, E> {
+impl<R, D, E, M> Clone for EscalateLayer<R, D, E, M> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone(), error: PhantomData }
+        Self { core: self.core.clone(), types: PhantomData }
     }
 }
 
-impl<R, D, E> fmt::Debug for EscalateLayer<R, D, E> {
+impl<R, D> fmt::Debug for Core<R, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("reporter", &self.reporter).finish_non_exhaustive()
+    }
+}
+
+impl<R, D, E, M> fmt::Debug for EscalateLayer<R, D, E, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EscalateLayer")
             .field("reporter", &self.core.reporter)

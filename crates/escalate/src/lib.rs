@@ -117,7 +117,7 @@ pub use self::{
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     escalation::{Attempt, Context, Escalation, Outcome},
     finish::{Failed, Finish, FinishWith, KeepFailure},
-    layer::EscalateLayer,
+    layer::{Core, EscalateLayer},
     policy::EscalatePolicy,
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
-use tower_triage_core::incident::{Scope, calling};
-use tower_triage_core::{Classify, Describe, HeldError, Shared};
+use tower_triage_core::incident::{self, Scope};
+use tower_triage_core::{Classify, Counted, Describe, HeldError, Sharing};
 
 use crate::finish::Finish;
 use crate::future::ResponseFuture;
@@ -16,15 +16,15 @@ use crate::write::Facts;
 ///
 /// A readiness error of the inner service is kept, and is the outcome of the next call: so it is
 /// classified and told of like any other failure.
-pub struct Escalate<S, R, D, E> {
+pub struct Escalate<S, R, D, E, M: Sharing<Core<R, D>> = Counted> {
     inner: S,
-    shared: Shared<Core<R, D>>,
+    core: M::Handle,
     held: HeldError<E>,
 }
 
-impl<S, R, D, E> Escalate<S, R, D, E> {
-    pub(crate) const fn new(inner: S, shared: Shared<Core<R, D>>) -> Self {
-        Self { inner, shared, held: HeldError::none() }
+impl<S, R, D, E, M: Sharing<Core<R, D>>> Escalate<S, R, D, E, M> {
+    pub(crate) fn new(inner: S, core: Core<R, D>) -> Self {
+        Self { inner, core: M::share(core), held: HeldError::none() }
     }
 
     /// The wrapped service.
@@ -43,46 +43,51 @@ impl<S, R, D, E> Escalate<S, R, D, E> {
     }
 }
 
-impl<S, Req, R, D, E> Service<Req> for Escalate<S, R, D, E>
+impl<S, Req, R, D, E, M> Service<Req> for Escalate<S, R, D, E, M>
 where
+    M: Sharing<Core<R, D>>,
     S: Service<Req, Error = E>,
     R: Classify<S::Response, E> + Describe<Req>,
     D: Finish<S::Response, E>,
 {
     type Response = S::Response;
     type Error = E;
-    type Future = ResponseFuture<S::Future, S::Response, E, R, D>;
+    type Future = ResponseFuture<S::Future, S::Response, E, R, D, M>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
         self.held.poll_ready(&mut self.inner, cx).map(Ok)
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
-        let shared = self.shared.clone();
-        let facts = Facts::read(shared.classifier.rules(), &request);
+        let core = M::hold(&mut self.core);
+        let facts = Facts::read(core.classifier.rules(), &request);
         match self.held.take() {
-            Some(error) => ResponseFuture::failed(error, scope, shared, facts),
+            Some(error) => ResponseFuture::failed(error, scope, core, facts),
             None => {
-                let inner = calling(|| self.inner.call(request));
-                ResponseFuture::calling(inner, scope, shared, facts)
+                let inner = incident::call(&mut self.inner, request);
+                ResponseFuture::calling(inner, scope, core, facts)
             }
         }
     }
 }
 
 /// Readiness, and a readiness error, belong to one instance and stay there.
-impl<S: Clone, R, D, E> Clone for Escalate<S, R, D, E> {
+impl<S: Clone, R, D, E, M: Sharing<Core<R, D>>> Clone for Escalate<S, R, D, E, M> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), self.shared.clone())
+        Self { inner: self.inner.clone(), core: self.core.clone(), held: HeldError::none() }
     }
 }
 
-impl<S: fmt::Debug, R, D, E> fmt::Debug for Escalate<S, R, D, E> {
+impl<S: fmt::Debug, R, D, E, M: Sharing<Core<R, D>>> fmt::Debug for Escalate<S, R, D, E, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Escalate")
             .field("inner", &self.inner)
-            .field("reporter", &self.shared.reporter)
+            .field("reporter", &self.core.reporter)
             .finish_non_exhaustive()
     }
 }

@@ -5,12 +5,13 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use tower_triage_core::{ClassSet, Operation, Shared};
+use tower_triage_core::{ClassSet, Operation};
 
 use crate::failed::Failed;
 use crate::keep::{Keep, KeepsRequest, KeepsService};
@@ -23,7 +24,7 @@ pub struct End<const MAX: usize = 2>;
 /// The chain `T`, then the step `X`.
 pub struct Then<T, X> {
     pub(crate) earlier: T,
-    pub(crate) step: Shared<X>,
+    pub(crate) step: Arc<X>,
     pub(crate) classes: ClassSet,
     pub(crate) limit: Option<Duration>,
 }

@@ -10,7 +10,9 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 use tower_triage_core::incident::{Branch, LayerKind, Scope, StepKind};
-use tower_triage_core::{Classify, ErrorClass, Failure, Note, Operation, Shared, Verdict};
+use tower_triage_core::{
+    Classify, Counted, ErrorClass, Failure, Note, Operation, Sharing, Verdict,
+};
 
 use crate::chain::{About, Call, Steps};
 use crate::failed::Failed;
@@ -23,13 +25,14 @@ pin_project! {
     /// # Cancel safety
     /// Dropped, it drops the primary call or the step that is running; nothing of it goes on. If
     /// the call had met a failure, its incident ends as abandoned.
-    pub struct ResponseFuture<S, Req, R, T, K>
+    pub struct ResponseFuture<S, Req, R, T, K, M = Counted>
     where
         S: Service<Req>,
         K: Keep<S, Req>,
         T: Steps<S, Req, K>,
+        M: Sharing<Core<R, T, K>>,
     {
-        core: Shared<Core<R, T, K>>,
+        core: M::Held,
         scope: Scope,
         operation: Operation,
         kept: K::Kept,
@@ -44,12 +47,13 @@ pin_project! {
         /// The primary was not ready; its error is the outcome.
         Held { error: Option<E> },
         Primary { #[pin] future: F },
-        Step { trying: Option<Trying<Res, E>>, #[pin] future: G },
+        Step { trying: Option<Box<Trying<Res, E>>>, #[pin] future: G },
         Done,
     }
 }
 
-/// A step that runs, and the failure that it stands in for.
+/// A step that runs, and the failure that it stands in for. Boxed: the happy path's future has no
+/// room for it.
 struct Trying<Res, E> {
     index: usize,
     about: About,
@@ -63,20 +67,30 @@ struct Trying<Res, E> {
 
 /// What follows an outcome.
 enum Next<G, Res, E> {
-    Try(Trying<Res, E>, G),
+    Try(Box<Trying<Res, E>>, G),
     Return { success: bool, outcome: Result<Res, E> },
 }
 
 const LAYER: LayerKind = LayerKind::Fallback;
 
-impl<S, Req, R, T, K> ResponseFuture<S, Req, R, T, K>
+type Outcome<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+
+type StateOf<S, Req, T, K> = State<
+    <S as Service<Req>>::Future,
+    <T as Steps<S, Req, K>>::Future,
+    <S as Service<Req>>::Response,
+    <S as Service<Req>>::Error,
+>;
+
+impl<S, Req, R, T, K, M> ResponseFuture<S, Req, R, T, K, M>
 where
     S: Service<Req>,
     K: Keep<S, Req>,
     T: Steps<S, Req, K>,
+    M: Sharing<Core<R, T, K>>,
 {
     pub(crate) const fn sent(
-        core: Shared<Core<R, T, K>>,
+        core: M::Held,
         scope: Scope,
         operation: Operation,
         kept: K::Kept,
@@ -86,7 +100,7 @@ where
     }
 
     pub(crate) const fn held(
-        core: Shared<Core<R, T, K>>,
+        core: M::Held,
         scope: Scope,
         operation: Operation,
         kept: K::Kept,
@@ -96,28 +110,72 @@ where
     }
 }
 
-impl<S, Req, R, T, K> Future for ResponseFuture<S, Req, R, T, K>
+impl<S, Req, R, T, K, M> Future for ResponseFuture<S, Req, R, T, K, M>
 where
     S: Service<Req>,
     R: Classify<S::Response, S::Error>,
     K: Keep<S, Req>,
     T: Steps<S, Req, K>,
+    M: Sharing<Core<R, T, K>>,
 {
     type Output = Result<S::Response, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let this = self.project();
+        let (core, mut state): (&Core<R, T, K>, _) = (this.core, this.state);
         let entered = this.scope.enter();
-        let core: &Core<R, T, K> = this.core;
         let call = Call { operation: &*this.operation, keep: &core.keep, kept: &*this.kept };
-        loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Held { error } => {
-                    core.primary(&call, Err(error.take().expect("polled after it was ready")))
+        let mut ended = None;
+        if let StateProj::Primary { future } = state.as_mut().project() {
+            let mut outcome = ready!(future.poll(cx));
+            match core.classifier.judge(call.operation, outcome.as_ref()) {
+                Verdict::Success => {
+                    core.succeeded(&call, &outcome);
+                    state.set(State::Done);
+                    core.classifier.finish(entered, true, &mut outcome);
+                    return Poll::Ready(outcome);
                 }
-                StateProj::Primary { future } => {
-                    let outcome = ready!(future.poll(cx));
-                    core.primary(&call, outcome)
+                Verdict::Failure(failure) => ended = Some((failure, outcome)),
+            }
+        }
+        let (success, mut outcome) = ready!(core.drive(&call, state, ended, cx));
+        core.classifier.finish(entered, success, &mut outcome);
+        Poll::Ready(outcome)
+    }
+}
+
+impl<R, T, K> Core<R, T, K> {
+    /// Everything that comes after a failure: from that of the primary, if it has just `ended`, to
+    /// the outcome to return and whether it is a success.
+    #[inline(never)]
+    fn drive<S, Req>(
+        &self,
+        call: &Call<'_, S, Req, K>,
+        mut state: Pin<&mut StateOf<S, Req, T, K>>,
+        ended: Option<(Failure, Outcome<S, Req>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<(bool, Outcome<S, Req>)>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        let mut next = ended.map(|(failure, outcome)| self.failed(call, failure, outcome));
+        loop {
+            match next.take() {
+                None => {}
+                Some(Next::Try(trying, future)) => {
+                    state.set(State::Step { trying: Some(trying), future });
+                }
+                Some(Next::Return { success, outcome }) => {
+                    state.set(State::Done);
+                    return Poll::Ready((success, outcome));
+                }
+            }
+            next = Some(match state.as_mut().project() {
+                StateProj::Held { error } => {
+                    self.held(call, error.take().expect("polled after it was ready"))
                 }
                 StateProj::Step { trying, future } => {
                     let running = trying.as_mut().expect("polled after it was ready");
@@ -129,31 +187,58 @@ where
                         }
                     };
                     match trying.take() {
-                        Some(trying) => core.tried(&call, trying, answer),
+                        Some(trying) => self.tried(call, *trying, answer),
                         None => unreachable!("looked at above"),
                     }
                 }
-                StateProj::Done => panic!("polled after it was ready"),
-            };
-            match next {
-                Next::Try(trying, future) => {
-                    this.state.set(State::Step { trying: Some(trying), future });
-                }
-                Next::Return { success, mut outcome } => {
-                    this.state.set(State::Done);
-                    core.classifier.finish(entered, success, &mut outcome);
-                    return Poll::Ready(outcome);
-                }
-            }
+                StateProj::Primary { .. } | StateProj::Done => panic!("polled after it was ready"),
+            });
         }
     }
-}
 
-impl<R, T, K> Core<R, T, K> {
-    /// The primary has an outcome.
-    fn primary<S, Req>(
+    /// The primary has an answer.
+    #[inline]
+    fn succeeded<S, Req>(&self, call: &Call<'_, S, Req, K>, answer: &Result<S::Response, S::Error>)
+    where
+        S: Service<Req>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        if let Ok(response) = answer {
+            self.steps.learn(call, response);
+        }
+        self.classifier.note_success(call.operation, LAYER);
+    }
+
+    /// The primary could not be called: its readiness error is the outcome.
+    #[cold]
+    fn held<S, Req>(
         &self,
         call: &Call<'_, S, Req, K>,
+        error: S::Error,
+    ) -> Next<T::Future, S::Response, S::Error>
+    where
+        S: Service<Req>,
+        R: Classify<S::Response, S::Error>,
+        K: Keep<S, Req>,
+        T: Steps<S, Req, K>,
+    {
+        let outcome = Err(error);
+        match self.classifier.judge(call.operation, outcome.as_ref()) {
+            Verdict::Success => {
+                self.succeeded(call, &outcome);
+                Next::Return { success: true, outcome }
+            }
+            Verdict::Failure(failure) => self.failed(call, failure, outcome),
+        }
+    }
+
+    /// The primary has failed.
+    #[cold]
+    fn failed<S, Req>(
+        &self,
+        call: &Call<'_, S, Req, K>,
+        failure: Failure,
         outcome: Result<S::Response, S::Error>,
     ) -> Next<T::Future, S::Response, S::Error>
     where
@@ -162,19 +247,8 @@ impl<R, T, K> Core<R, T, K> {
         K: Keep<S, Req>,
         T: Steps<S, Req, K>,
     {
-        match self.classifier.judge(call.operation, outcome.as_ref()) {
-            Verdict::Success => {
-                if let Ok(response) = &outcome {
-                    self.steps.learn(call, response);
-                }
-                self.classifier.note_success(call.operation, LAYER);
-                Next::Return { success: true, outcome }
-            }
-            Verdict::Failure(failure) => {
-                self.classifier.note_failure(call.operation, LAYER, failure, outcome.as_ref());
-                self.try_from(0, call, failure, outcome)
-            }
-        }
+        self.classifier.note_failure(call.operation, LAYER, failure, outcome.as_ref());
+        self.try_from(0, call, failure, outcome)
     }
 
     /// Starts the first step from `first` on that is for this failure and can be tried.
@@ -202,7 +276,7 @@ impl<R, T, K> Core<R, T, K> {
                     Ok(future) => {
                         let branch = Branch::default();
                         let trying = Trying { index, about, limit: None, failure, outcome, branch };
-                        return Next::Try(trying, future);
+                        return Next::Try(Box::new(trying), future);
                     }
                     Err(why) => {
                         let (step, by) = (position(index), about.kind);
@@ -276,11 +350,12 @@ fn position(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-impl<S, Req, R, T, K> fmt::Debug for ResponseFuture<S, Req, R, T, K>
+impl<S, Req, R, T, K, M> fmt::Debug for ResponseFuture<S, Req, R, T, K, M>
 where
     S: Service<Req>,
     K: Keep<S, Req>,
     T: Steps<S, Req, K>,
+    M: Sharing<Core<R, T, K>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()

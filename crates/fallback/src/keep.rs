@@ -157,8 +157,10 @@ impl<E> Keeping for Nothing<E> {
 impl<S: Service<Req>, Req> Keep<S, Req> for Nothing<S::Error> {
     type Kept = ();
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn send(&self, inner: &mut S, request: Req) -> (S::Future, ()) {
-        (incident::calling(|| inner.call(request)), ())
+        (incident::call(inner, request), ())
     }
 
     fn keep(&self, _inner: &S, _request: Req) {}
@@ -195,9 +197,11 @@ where
 {
     type Kept = Option<Req>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn send(&self, inner: &mut S, request: Req) -> (S::Future, Self::Kept) {
         let copy = self.copy.copy(&request);
-        (incident::calling(|| inner.call(request)), copy)
+        (incident::call(inner, request), copy)
     }
 
     fn keep(&self, _inner: &S, request: Req) -> Self::Kept {
@@ -256,7 +260,7 @@ where
         // call readies its own.
         let next = inner.clone();
         let mut readied = mem::replace(inner, next);
-        let future = incident::calling(|| readied.call(request));
+        let future = incident::call(&mut readied, request);
         (future, (copy, readied))
     }
 

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Layer;
-use tower_triage_core::{ClassSet, Classifier, Operation, Shared};
+use tower_triage_core::{ClassSet, Classifier, Counted, Leaked, Operation, Sharing};
 
 use crate::chain::{Depth, End, Then};
 use crate::failed::Failed;
@@ -53,12 +55,16 @@ use crate::steps::{
 ///         .or_value(ErrorClass::Timeout, |_| 2)
 ///         .or_value(ErrorClass::Rejected, |_| 3);
 /// ```
-pub struct FallbackLayer<R, T, K> {
-    core: Shared<Core<R, T, K>>,
+///
+/// `M` is how a call holds the layer's state ([`share`](tower_triage_core::share)).
+pub struct FallbackLayer<R, T, K, M = Counted> {
+    core: Arc<Core<R, T, K>>,
+    sharing: PhantomData<M>,
 }
 
-/// What all services of one layer value share.
-pub(crate) struct Core<R, T, K> {
+/// What all services of one layer value share. Opaque: it is named in the types of service and
+/// future.
+pub struct Core<R, T, K> {
     pub(crate) classifier: Classifier<R>,
     pub(crate) steps: T,
     pub(crate) keep: K,
@@ -71,7 +77,20 @@ impl<R, E> FallbackLayer<R, End, Nothing<E>> {
     #[must_use]
     pub fn new(classifier: Classifier<R>) -> Self {
         let (keep, handle) = (Nothing::new(), FallbackHandle::default());
-        Self { core: Shared::new(Core { classifier, steps: End, keep, handle }) }
+        Self::from_core(Core { classifier, steps: End, keep, handle })
+    }
+}
+
+impl<R, T, K, M> FallbackLayer<R, T, K, M> {
+    fn from_core(core: Core<R, T, K>) -> Self {
+        Self { core: Arc::new(core), sharing: PhantomData }
+    }
+
+    /// Keeps the state for the rest of the process, so that calls count no references: see
+    /// [`Leaked`] for when that is right.
+    #[must_use]
+    pub fn leak(self) -> FallbackLayer<R, T, K, Leaked> {
+        FallbackLayer { core: self.core, sharing: PhantomData }
     }
 }
 
@@ -247,13 +266,13 @@ impl<R, T: Depth, K: Keeping> FallbackLayer<R, T, K> {
                 "too many fallback steps: allow more with `FallbackLayer::new(..).max_steps::<N>()`"
             );
         }
-        let (earlier, step) = (self.core.steps.clone(), Shared::new(step));
+        let (earlier, step) = (self.core.steps.clone(), Arc::new(step));
         self.rebuild(Then { earlier, step, classes: classes.into(), limit: None }, keep)
     }
 
     fn rebuild<T2, K2>(&self, steps: T2, keep: K2) -> FallbackLayer<R, T2, K2> {
         let (classifier, handle) = (self.core.classifier.clone(), FallbackHandle::default());
-        FallbackLayer { core: Shared::new(Core { classifier, steps, keep, handle }) }
+        FallbackLayer::from_core(Core { classifier, steps, keep, handle })
     }
 }
 
@@ -270,25 +289,50 @@ impl<R, T: Depth, X, K: Keeping> FallbackLayer<R, Then<T, X>, K> {
 
 /// Only a chain with at least one step is a layer. Every service made from one layer value (and
 /// its clones) shares its state: kept answers and counts.
-impl<S, R, T, X, K: Keeping> Layer<S> for FallbackLayer<R, Then<T, X>, K> {
-    type Service = Fallback<S, R, Then<T, X>, K>;
+impl<S, R, T, X, K, M> Layer<S> for FallbackLayer<R, Then<T, X>, K, M>
+where
+    T: Clone,
+    K: Keeping,
+    M: Sharing<Core<R, Then<T, X>, K>>,
+{
+    type Service = Fallback<S, R, Then<T, X>, K, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Fallback::new(inner, self.core.clone())
+        Fallback::new(inner, Core::clone(&self.core))
     }
 }
 
-impl<R, T, K> Clone for FallbackLayer<R, T, K> {
+impl<R, T, K, M> Clone for FallbackLayer<R, T, K, M> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone() }
+        Self { core: Arc::clone(&self.core), sharing: PhantomData }
     }
 }
 
-impl<R, T: fmt::Debug, K: fmt::Debug> fmt::Debug for FallbackLayer<R, T, K> {
+impl<R, T: Clone, K: Clone> Clone for Core<R, T, K> {
+    fn clone(&self) -> Self {
+        Self {
+            classifier: self.classifier.clone(),
+            steps: self.steps.clone(),
+            keep: self.keep.clone(),
+            handle: self.handle.clone(),
+        }
+    }
+}
+
+impl<R, T: fmt::Debug, K: fmt::Debug, M> fmt::Debug for FallbackLayer<R, T, K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FallbackLayer")
             .field("steps", &self.core.steps)
             .field("keep", &self.core.keep)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R, T: fmt::Debug, K: fmt::Debug> fmt::Debug for Core<R, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("steps", &self.steps)
+            .field("keep", &self.keep)
             .finish_non_exhaustive()
     }
 }

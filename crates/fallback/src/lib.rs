@@ -96,7 +96,7 @@ pub use self::{
     failed::Failed,
     handle::FallbackHandle,
     keep::{ByClone, CopyFn, CopyRequest, copy_fn},
-    layer::FallbackLayer,
+    layer::{Core, FallbackLayer},
     service::Fallback,
     steps::LastGood,
 };

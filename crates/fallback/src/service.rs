@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 use tower_triage_core::incident::Scope;
-use tower_triage_core::{Classify, Describe, HeldError, Shared};
+use tower_triage_core::{Classify, Counted, Describe, HeldError, Sharing};
 
 use crate::chain::Steps;
 use crate::future::ResponseFuture;
@@ -13,16 +13,16 @@ use crate::keep::{Keep, Keeping};
 use crate::layer::Core;
 
 /// The service that [`FallbackLayer`](crate::FallbackLayer) makes.
-pub struct Fallback<S, R, T, K: Keeping> {
+pub struct Fallback<S, R, T, K: Keeping, M: Sharing<Core<R, T, K>> = Counted> {
     inner: S,
-    core: Shared<Core<R, T, K>>,
+    core: M::Handle,
     /// The inner service was not ready and said why: the outcome of the next call.
     held: HeldError<K::Error>,
 }
 
-impl<S, R, T, K: Keeping> Fallback<S, R, T, K> {
-    pub(crate) const fn new(inner: S, core: Shared<Core<R, T, K>>) -> Self {
-        Self { inner, core, held: HeldError::none() }
+impl<S, R, T, K: Keeping, M: Sharing<Core<R, T, K>>> Fallback<S, R, T, K, M> {
+    pub(crate) fn new(inner: S, core: Core<R, T, K>) -> Self {
+        Self { inner, core: M::share(core), held: HeldError::none() }
     }
 
     /// The wrapped service.
@@ -41,26 +41,31 @@ impl<S, R, T, K: Keeping> Fallback<S, R, T, K> {
     }
 }
 
-impl<S, Req, R, T, K> Service<Req> for Fallback<S, R, T, K>
+impl<S, Req, R, T, K, M> Service<Req> for Fallback<S, R, T, K, M>
 where
     S: Service<Req>,
     R: Classify<S::Response, S::Error> + Describe<Req>,
     T: Steps<S, Req, K>,
     K: Keep<S, Req>,
+    M: Sharing<Core<R, T, K>>,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S, Req, R, T, K>;
+    type Future = ResponseFuture<S, Req, R, T, K, M>;
 
     /// Never an error: a readiness error of the wrapped service becomes the outcome of the next
     /// call, so that it is classified and can be answered like any other failure.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.held.poll_ready(&mut self.inner, cx).map(Ok)
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
-        let core = self.core.clone();
+        let core = M::hold(&mut self.core);
         let operation = core.classifier.rules().operation(&request);
         match self.held.take() {
             None => {
@@ -76,13 +81,23 @@ where
 }
 
 /// By hand: a held readiness error belongs to the instance that was polled.
-impl<S: Clone, R, T, K: Keeping> Clone for Fallback<S, R, T, K> {
+impl<S, R, T, K, M> Clone for Fallback<S, R, T, K, M>
+where
+    S: Clone,
+    K: Keeping,
+    M: Sharing<Core<R, T, K>>,
+{
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), self.core.clone())
+        Self { inner: self.inner.clone(), core: self.core.clone(), held: HeldError::none() }
     }
 }
 
-impl<S: fmt::Debug, R, T, K: Keeping> fmt::Debug for Fallback<S, R, T, K> {
+impl<S, R, T, K, M> fmt::Debug for Fallback<S, R, T, K, M>
+where
+    S: fmt::Debug,
+    K: Keeping,
+    M: Sharing<Core<R, T, K>>,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fallback").field("inner", &self.inner).finish_non_exhaustive()
     }

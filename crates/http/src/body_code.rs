@@ -13,14 +13,16 @@ pub(crate) fn aws_failure(headers: &HeaderMap, body: &[u8]) -> Option<Failure> {
     headers
         .get("x-amzn-errortype")
         .and_then(|value| value.to_str().ok())
-        .and_then(failure_of)
-        .or_else(|| json_member(body, b"__type").and_then(failure_of))
-        .or_else(|| json_member(body, b"code").and_then(failure_of))
-        .or_else(|| xml_code(body).and_then(failure_of))
+        .and_then(aws_code)
+        .or_else(|| json_member(body, b"__type").and_then(aws_code))
+        .or_else(|| json_member(body, b"code").and_then(aws_code))
+        .or_else(|| xml_code(body).and_then(aws_code))
 }
 
-fn failure_of(code: &str) -> Option<Failure> {
-    // `namespace#Code:http://link`
+/// What an error code of AWS says, in any of its forms (`namespace#Code:http://link`), if it is one
+/// that says more than the status: throttling, a timeout, a quota.
+#[must_use]
+pub fn aws_code(code: &str) -> Option<Failure> {
     let code = code.trim().rsplit('#').next()?;
     let code = code.split(':').next()?;
     let failure = match code {

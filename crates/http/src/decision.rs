@@ -44,7 +44,7 @@ impl HttpFacts<'_> {
         let failure = aws_failure(self.headers, self.body_prefix)
             .or_else(|| self.corrected_by_headers())
             .unwrap_or(by_status);
-        self.with_hints(failure).into()
+        self.with_hints(failure, None).into()
     }
 
     /// Headers that change what a status means.
@@ -70,8 +70,9 @@ impl HttpFacts<'_> {
     }
 
     /// Adds what the server says about repeating. A wait is read only for classes that time can
-    /// heal; the explicit word for each.
-    pub(crate) fn with_hints(&self, mut failure: Failure) -> Failure {
+    /// heal; the explicit word for each. `in_body` is the wait that a body asks for
+    /// (`google.rpc.RetryInfo`), for rules that read bodies; see [`hints::wait_with`].
+    pub fn with_hints(&self, mut failure: Failure, in_body: Option<RetryAfter>) -> Failure {
         match hints::word(self.headers) {
             ServerWord::Silent => {}
             word @ (ServerWord::Forbidden | ServerWord::Demanded) => failure.server = word,
@@ -81,7 +82,7 @@ impl HttpFacts<'_> {
             | ErrorClass::Timeout
             | ErrorClass::Throttled
             | ErrorClass::Contention
-            | ErrorClass::Quota => self.wait(),
+            | ErrorClass::Quota => hints::wait_with(self.headers, self.now, in_body),
             ErrorClass::Auth
             | ErrorClass::Internal
             | ErrorClass::Permanent
@@ -91,9 +92,5 @@ impl HttpFacts<'_> {
             | ErrorClass::Unknown => None,
         };
         failure
-    }
-
-    fn wait(&self) -> Option<RetryAfter> {
-        hints::wait(self.headers, self.now)
     }
 }

@@ -121,6 +121,7 @@ mod transport;
 pub use tower_triage_retry::Attempt;
 
 pub use self::{
+    body_code::aws_code,
     decision::HttpFacts,
     errors::HttpErrors,
     marks::{BodyPrefix, Deadline, Repeatable, RouteTemplate, UnitOfWork},

@@ -1,9 +1,15 @@
 //! What a request's head says about repeating it.
 
-use http::{Extensions, HeaderMap, Method, Uri};
+use http::header::AsHeaderName;
+use http::{Extensions, HeaderMap, HeaderName, Method, Uri};
 use tower_triage_core::{Key, Label, Operation, Target};
 
 use crate::marks::{Repeatable, RouteTemplate, UnitOfWork};
+
+/// Names that are looked up for every request: made once, not read from text each time.
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The parts of a request that the rules look at: all but the body.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +53,7 @@ impl<'a> RequestHead<'a> {
     }
 
     fn has_idempotency_key(self) -> bool {
-        self.headers.get("idempotency-key").is_some_and(|key| !key.is_empty())
+        self.headers.get(&IDEMPOTENCY_KEY).is_some_and(|key| !key.is_empty())
     }
 
     /// The host with its port, if one is named; empty if the request names no host.
@@ -91,13 +97,13 @@ impl<'a> RequestHead<'a> {
 
     /// A header's value as a label, if it is text.
     #[must_use]
-    pub fn label(self, name: &str) -> Option<Label> {
+    pub fn label(self, name: impl AsHeaderName) -> Option<Label> {
         let text = self.text(name)?;
         (!text.is_empty()).then(|| Label::new(text))
     }
 
     /// A header's value, if it is text.
-    pub(crate) fn text(self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text(self, name: impl AsHeaderName) -> Option<&'a str> {
         self.headers.get(name)?.to_str().ok()
     }
 }

@@ -13,7 +13,7 @@ use tower_triage_core::{
 use crate::decision::HttpFacts;
 use crate::errors::HttpErrors;
 use crate::marks::{BodyPrefix, Deadline};
-use crate::request::RequestHead;
+use crate::request::{REQUEST_ID, RequestHead, TRACEPARENT};
 
 /// The rules for HTTP: [`HttpStatus`] for responses and requests, and a half for errors.
 pub type HttpRules<Q = HttpErrors> = Halves<HttpStatus, Q>;
@@ -165,43 +165,52 @@ impl HttpStatus {
         self.overrides.push((status, class));
     }
 
-    fn verdict(&self, facts: &HttpFacts<'_>) -> Verdict {
-        match self.overrides.iter().find(|(status, _)| *status == facts.status) {
-            None => facts.verdict(),
-            Some((_, None)) => Verdict::Success,
-            Some((_, Some(class))) => {
-                facts.with_hints(Failure::new(*class).reason("http_status_override")).into()
-            }
+    /// What is decided before any rule: the stamp of a `ClassifyLayer`, the word of
+    /// [`response_by`](HttpRulesExt::response_by), an override by status; `None` leaves it to the
+    /// rules. For rules of other protocols that are built on these.
+    #[must_use]
+    pub fn adjusted(&self, head: ResponseHead<'_>) -> Option<Verdict> {
+        if let Some(verdict) = head.extensions.get::<Notes>().and_then(|notes| notes.verdict) {
+            return Some(verdict);
         }
+        if let Some(verdict) = self.response.as_ref().and_then(|f| f(head)) {
+            return Some(verdict);
+        }
+        let status = head.status.as_u16();
+        let (_, class) = self.overrides.iter().find(|(known, _)| *known == status)?;
+        Some(class.map_or(Verdict::Success, |class| {
+            let failure = Failure::new(class).reason("http_status_override");
+            let facts =
+                HttpFacts { status, headers: head.headers, body_prefix: &[], now: wall_clock() };
+            facts.with_hints(failure, None).into()
+        }))
     }
+}
 
-    /// Is `status` a success that nothing has to be read for?
-    fn is_plain_success(&self, status: StatusCode) -> bool {
-        self.overrides.is_empty() && (100..400).contains(&status.as_u16())
+impl<'a, B> From<&'a http::Response<B>> for ResponseHead<'a> {
+    fn from(response: &'a http::Response<B>) -> Self {
+        Self {
+            status: response.status(),
+            headers: response.headers(),
+            extensions: response.extensions(),
+        }
     }
 }
 
 impl<B> ClassifyResponse<http::Response<B>> for HttpStatus {
     fn response(&self, response: &http::Response<B>) -> Verdict {
-        let extensions = response.extensions();
-        if let Some(verdict) = extensions.get::<Notes>().and_then(|notes| notes.verdict) {
+        let head = ResponseHead::from(response);
+        if let Some(verdict) = self.adjusted(head) {
             return verdict;
         }
-        let status = response.status();
-        let head = ResponseHead { status, headers: response.headers(), extensions };
-        if let Some(verdict) = self.response.as_ref().and_then(|f| f(head)) {
-            return verdict;
-        }
-        if self.is_plain_success(status) {
+        let status = head.status.as_u16();
+        if (100..400).contains(&status) {
             // The happy path reads no clock.
             return Verdict::Success;
         }
-        self.verdict(&HttpFacts {
-            status: status.as_u16(),
-            headers: response.headers(),
-            body_prefix: extensions.get::<BodyPrefix>().map_or(&[], |prefix| &prefix.0[..]),
-            now: wall_clock(),
-        })
+        let body_prefix = head.extensions.get::<BodyPrefix>().map_or(&[][..], |prefix| &prefix.0);
+        let facts = HttpFacts { status, headers: head.headers, body_prefix, now: wall_clock() };
+        facts.verdict()
     }
 
     fn annotate(&self, response: &mut http::Response<B>, note: &Note) -> bool {
@@ -245,11 +254,11 @@ impl<B> Describe<http::Request<B>> for HttpStatus {
     }
 
     fn request_id(&self, request: &http::Request<B>) -> Option<Label> {
-        RequestHead::from(request).label("x-request-id")
+        RequestHead::from(request).label(&REQUEST_ID)
     }
 
     fn trace(&self, request: &http::Request<B>) -> Option<TraceParent> {
-        RequestHead::from(request).text("traceparent").and_then(TraceParent::parse)
+        RequestHead::from(request).text(&TRACEPARENT).and_then(TraceParent::parse)
     }
 
     fn target(&self, request: &http::Request<B>) -> Target {

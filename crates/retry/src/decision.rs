@@ -247,7 +247,11 @@ impl RetryPolicy {
             }
         }
 
+        let retry = progress.attempts();
         let delays = &mut progress.delays[failure.class.index()];
+        if self.counts_all_waits() {
+            *delays = Delays::at(retry.into());
+        }
         // With new credentials there is nothing of our own to wait for.
         let immediate = Backoff::immediate();
         let backoff = rule.filter(|_| !refresh).map_or(&immediate, ClassRule::backoff);

@@ -12,11 +12,13 @@ use tokio::time::Instant;
 use tower_service::Service;
 use tower_triage_core::incident::{self, Aside, Scope};
 use tower_triage_core::{
-    CircuitOpen, Classify, Failure, LayerKind, Operation, Refusal, Shared, StepKind, Verdict,
+    CircuitOpen, Classify, Counted, Failure, LayerKind, Operation, Refusal, Sharing, StepKind,
+    Verdict,
 };
 
 use crate::budget::Spending;
 use crate::decision::{Decision, Facts, Progress};
+use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::pause::Pause;
 use crate::policy::RetryPlan;
@@ -31,31 +33,35 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropped, it drops the attempt or the wait; no task and no timer stays.
-    pub struct ResponseFuture<S, Req, R, P, N, F>
+    pub struct ResponseFuture<S, Req, R, P, N, F, M = Counted>
     where
         S: Service<P::Sent>,
         P: Replay<Req>,
         P: Release<S::Response>,
         F: Refresh,
+        M: Sharing<Stock<S, R, P, N, F>>,
     {
         #[pin]
         state: State<S::Future>,
-        call: Call<S, Req, R, P, N, F>,
+        call: Call<S, Req, R, P, N, F, M>,
         scope: Scope,
     }
 
-    impl<S, Req, R, P, N, F> PinnedDrop for ResponseFuture<S, Req, R, P, N, F>
+    impl<S, Req, R, P, N, F, M> PinnedDrop for ResponseFuture<S, Req, R, P, N, F, M>
     where
         S: Service<P::Sent>,
         P: Replay<Req>,
         P: Release<S::Response>,
         F: Refresh,
+        M: Sharing<Stock<S, R, P, N, F>>,
     {
         fn drop(this: Pin<&mut Self>) {
-            // What a cancelled attempt says on its way out belongs to its span.
             let mut this = this.project();
-            let _entered = this.call.span.enter();
-            this.state.set(State::Done);
+            if !matches!(*this.state, State::Done) {
+                // What a cancelled attempt says on its way out belongs to its span.
+                let _entered = this.call.span.enter();
+                this.state.set(State::Done);
+            }
         }
     }
 }
@@ -101,13 +107,14 @@ type LaterOf<S, Req, P, F> = Later<
 >;
 
 /// What one logical request owns.
-pub(crate) struct Call<S, Req, R, P, N, F>
+pub(crate) struct Call<S, Req, R, P, N, F, M>
 where
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
+    M: Sharing<Stock<S, R, P, N, F>>,
 {
-    core: Shared<Stock<S, R, P, N, F>>,
+    stock: M::Held,
     about: About,
     spending: Spending,
     /// What further requests are made of, or why there is nothing.
@@ -140,23 +147,26 @@ impl<S, T, O, L, A> Default for Later<S, T, O, L, A> {
     }
 }
 
-impl<S, Req, R, P, N, F> ResponseFuture<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> ResponseFuture<S, Req, R, P, N, F, M>
 where
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
+    M: Sharing<Stock<S, R, P, N, F>>,
 {
+    #[inline]
     pub(crate) const fn new(
         future: S::Future,
-        call: Call<S, Req, R, P, N, F>,
+        call: Call<S, Req, R, P, N, F, M>,
         scope: Scope,
     ) -> Self {
         Self { state: State::Calling { future }, call, scope }
     }
 }
 
-impl<S, Req, R, P, N, F> Future for ResponseFuture<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> Future for ResponseFuture<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
@@ -165,84 +175,68 @@ where
 {
     type Output = Result<S::Response, S::Error>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let call = this.call;
+        let this = self.project();
+        let (call, mut state) = (this.call, this.state);
         let entered = this.scope.enter();
-        let mut at_once = 0;
-        let (success, mut outcome) = loop {
-            match this.state.as_mut().project() {
-                StateProj::Calling { future } => {
-                    let outcome = {
-                        let _attempt = call.span.enter();
-                        ready!(future.poll(cx))
-                    };
-                    match call.core.classifier.judge(&call.about.operation, outcome.as_ref()) {
-                        Verdict::Success => {
-                            call.succeeded();
-                            break (true, outcome);
-                        }
-                        Verdict::Failure(failure) => match call.failed(failure, outcome) {
-                            ControlFlow::Continue(()) => this.state.set(State::Waiting),
-                            ControlFlow::Break(outcome) => break (false, outcome),
-                        },
-                    }
-                }
-                StateProj::Waiting => match ready!(call.poll_pause(cx)) {
-                    ControlFlow::Continue(()) => this.state.set(State::Readying),
-                    ControlFlow::Break(outcome) => break (false, outcome),
-                },
-                StateProj::Readying => match ready!(call.poll_next(cx)) {
-                    ControlFlow::Continue(future) => {
-                        this.state.set(State::Calling { future });
-                        at_once += 1;
-                        if at_once == YIELD_AFTER {
-                            cx.waker().wake_by_ref();
-                            return Poll::Pending;
-                        }
-                    }
-                    ControlFlow::Break(outcome) => break (false, outcome),
-                },
-                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+        let mut ended = None;
+        if let StateProj::Calling { future } = state.as_mut().project() {
+            let mut outcome = ready!(call.poll_attempt(future, cx));
+            let verdict = call.judge(&outcome);
+            if verdict.is_success() && !incident::has_begun() {
+                call.budget_sees_success();
+                state.set(State::Done);
+                call.span.close();
+                call.core().classifier.finish(entered, true, &mut outcome);
+                return Poll::Ready(outcome);
             }
-        };
-        this.state.set(State::Done);
-        call.span.close();
-        call.core.classifier.finish(entered, success, &mut outcome);
+            ended = Some((verdict, outcome));
+        }
+        let (success, mut outcome) = ready!(call.drive(state, ended, cx));
+        call.core().classifier.finish(entered, success, &mut outcome);
         Poll::Ready(outcome)
     }
 }
 
-impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> Call<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
 {
+    #[inline]
     pub(crate) const fn new(
-        core: Shared<Stock<S, R, P, N, F>>,
+        stock: M::Held,
         about: About,
         spending: Spending,
         kept: Result<P::Kept, &'static str>,
         span: AttemptSpan,
     ) -> Self {
-        Self { core, about, spending, kept, span, later: None }
+        Self { stock, about, spending, kept, span, later: None }
+    }
+
+    #[inline]
+    fn core(&self) -> &Core<R, P, N, F> {
+        &self.stock.core
     }
 
     /// The request's own policy, if it has one.
     fn own_policy(&self) -> Option<&dyn RequestPolicy> {
-        self.core.replay.policy_at(self.about.policy?)
+        self.core().replay.policy_at(self.about.policy?)
     }
 
     fn plan(&self) -> &RetryPlan {
-        self.own_policy().map_or(&self.core.plan, RequestPolicy::plan)
+        self.own_policy().map_or(&self.core().plan, RequestPolicy::plan)
     }
 
     /// The failure as the request's policy sees it.
     fn regard(&self, failure: Failure, outcome: Result<&S::Response, &S::Error>) -> Failure {
         let Some(policy) = self.own_policy() else { return failure };
         let mut regarded = policy.regard(failure);
-        let hint = || self.core.replay.hint(outcome.ok()?);
+        let hint = || self.core().replay.hint(outcome.ok()?);
         regarded.retry_after = regarded.retry_after.or_else(hint);
         regarded
     }
@@ -257,7 +251,7 @@ where
             unit_of_work: self.about.unit_of_work,
             time_left: self.time_left(),
             replayable: match &self.kept {
-                Ok(kept) => self.core.replay.ready(kept),
+                Ok(kept) => self.core().replay.ready(kept),
                 // One attempt was asked for: that is the reason to give.
                 Err(_) if self.plan().max_attempts() == Some(1) => Ok(()),
                 Err(why) => Err(why),
@@ -271,21 +265,92 @@ where
     }
 }
 
-impl<S, Req, R, P, N, F> Call<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> Call<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
     F: Refresh,
 {
-    fn succeeded(&mut self) {
-        self.core.classifier.note_success(&self.about.operation, LayerKind::Retry);
-        self.core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    #[inline]
+    fn poll_attempt(
+        &self,
+        future: Pin<&mut S::Future>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome<S, P::Sent>> {
+        let _attempt = self.span.enter();
+        future.poll(cx)
+    }
+
+    #[inline]
+    fn judge(&self, outcome: &Outcome<S, P::Sent>) -> Verdict {
+        self.core().classifier.judge(&self.about.operation, outcome.as_ref())
+    }
+
+    #[inline]
+    fn budget_sees_success(&mut self) {
+        self.stock.core.budget.observe(&mut self.spending, &Verdict::Success, false);
+    }
+
+    /// Everything that comes after a failure: from the end of an attempt, if one has just `ended`, to
+    /// the outcome to return and whether it is a success.
+    #[inline(never)]
+    fn drive(
+        &mut self,
+        mut state: Pin<&mut State<S::Future>>,
+        mut ended: Option<(Verdict, Outcome<S, P::Sent>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<(bool, Outcome<S, P::Sent>)>
+    where
+        N: Nudge<P::Sent, S::Response, S::Error>,
+    {
+        let mut at_once = 0;
+        let returned = loop {
+            match ended.take() {
+                None => {}
+                Some((Verdict::Success, outcome)) => {
+                    let classifier = &self.core().classifier;
+                    classifier.note_success(&self.about.operation, LayerKind::Retry);
+                    self.budget_sees_success();
+                    break (true, outcome);
+                }
+                Some((Verdict::Failure(failure), outcome)) => match self.failed(failure, outcome) {
+                    ControlFlow::Continue(()) => state.set(State::Waiting),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+            }
+            match state.as_mut().project() {
+                StateProj::Calling { future } => {
+                    let outcome = ready!(self.poll_attempt(future, cx));
+                    ended = Some((self.judge(&outcome), outcome));
+                }
+                StateProj::Waiting => match ready!(self.poll_pause(cx)) {
+                    ControlFlow::Continue(()) => state.set(State::Readying),
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Readying => match ready!(self.poll_next(cx)) {
+                    ControlFlow::Continue(future) => {
+                        state.set(State::Calling { future });
+                        at_once += 1;
+                        if at_once == YIELD_AFTER {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                    ControlFlow::Break(outcome) => break (false, outcome),
+                },
+                StateProj::Done => panic!("`ResponseFuture` polled after it was ready"),
+            }
+        };
+        state.set(State::Done);
+        self.span.close();
+        Poll::Ready(returned)
     }
 
     #[cold]
     fn step(&self, kind: StepKind) {
-        self.core.classifier.step(&self.about.operation, LayerKind::Retry, kind);
+        self.core().classifier.step(&self.about.operation, LayerKind::Retry, kind);
     }
 
     /// Records and judges a failed attempt: a pause before the next one, or the outcome to return.
@@ -302,7 +367,7 @@ where
         self.note(failure, outcome.as_ref());
         let facts = self.facts();
         let regarded = self.regard(failure, outcome.as_ref());
-        let u = self.core.random.unit();
+        let u = self.core().random.unit();
         let mut progress = self.later.get_or_insert_default().progress;
         let decision = match self.plan().resend(&facts, &mut progress, &failure, u) {
             Some(wait) => Decision::Resend { wait },
@@ -315,7 +380,7 @@ where
         later.keeps = decision == Decision::Ask;
         if counts {
             let verdict = Verdict::Failure(regarded);
-            self.core.budget.observe(&mut self.spending, &verdict, repeats);
+            self.stock.core.budget.observe(&mut self.spending, &verdict, repeats);
         }
         match self.prepare(decision, failure, outcome.as_ref()) {
             Ok((attempt, hinted)) => {
@@ -326,14 +391,39 @@ where
                 self.warn(failure, attempt);
                 ControlFlow::Continue(())
             }
-            Err(why) => ControlFlow::Break(self.give_up(why, failure, outcome)),
+            Err(why) => {
+                let outcome = self.give_up(why, failure, outcome);
+                match decision {
+                    Decision::Again { wait, hinted, .. }
+                        if why == Refusal::BudgetExhausted && self.plan().waits_when_denied() =>
+                    {
+                        self.give_up_after(wait, hinted, failure, outcome);
+                        ControlFlow::Continue(())
+                    }
+                    _ => ControlFlow::Break(outcome),
+                }
+            }
         }
+    }
+
+    /// Keeps the outcome to be returned after the wait; no attempt follows.
+    fn give_up_after(
+        &mut self,
+        wait: Duration,
+        hinted: bool,
+        failure: Failure,
+        outcome: Outcome<S, P::Sent>,
+    ) {
+        let later = self.later.get_or_insert_default();
+        (later.last, later.next, later.keeps) = (Some((failure, outcome)), None, true);
+        later.pause = Pause::new(wait, self.stock.core.shutdown.as_ref());
+        self.step(StepKind::Waiting { delay: wait, hinted });
     }
 
     /// Closes the attempt's span and records its failure.
     fn note(&mut self, failure: Failure, outcome: Result<&S::Response, &S::Error>) {
         self.span.failed(failure.class);
-        self.core.classifier.note_failure(
+        self.core().classifier.note_failure(
             &self.about.operation,
             LayerKind::Retry,
             failure,
@@ -352,7 +442,7 @@ where
     where
         N: Nudge<P::Sent, S::Response, S::Error>,
     {
-        let core = &self.core;
+        let core = &self.stock.core;
         let (wait, hinted, refresh) = match decision {
             Decision::Again { wait, hinted, refresh } => (wait, hinted, refresh),
             Decision::Resend { wait } => (wait, false, false),
@@ -422,9 +512,9 @@ where
         let Some(later) = &mut self.later else { return false };
         match later.last.take() {
             Some((Failure { class, .. }, Ok(response)))
-                if self.core.shutdown.is_none() && !later.keeps =>
+                if self.stock.core.shutdown.is_none() && !later.keeps =>
             {
-                let release = || self.core.replay.release(response);
+                let release = || self.stock.core.replay.release(response);
                 later.pause.release(incident::run_detached(release));
                 self.step(StepKind::Released { class });
                 true
@@ -499,8 +589,14 @@ where
                 break;
             }
         }
-        if let Some((attempt, _)) = self.later.as_ref().and_then(|later| later.next.as_ref()) {
-            self.span.next(attempt);
+        match self.later.as_ref().and_then(|later| later.next.as_ref()) {
+            Some((attempt, _)) => self.span.next(attempt),
+            // The wait was the caller's: what is kept is returned.
+            None => {
+                if let Some(last) = self.take_last() {
+                    return Poll::Ready(ControlFlow::Break(last));
+                }
+            }
         }
         Poll::Ready(ControlFlow::Continue(()))
     }
@@ -508,7 +604,7 @@ where
     /// Until the service is ready and called again, or there is an outcome to return.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent, S::Future>> {
         let later = self.later.get_or_insert_default();
-        let service = later.service.get_or_insert_with(|| self.core.service());
+        let service = later.service.get_or_insert_with(|| self.stock.service());
         let entered = self.span.enter();
         let ready = service.poll_ready(cx);
         drop(entered);
@@ -532,7 +628,7 @@ where
             Err(error) => {
                 self.begin_anew();
                 let outcome = Err(error);
-                let verdict = self.core.classifier.judge(&self.about.operation, outcome.as_ref());
+                let verdict = self.core().classifier.judge(&self.about.operation, outcome.as_ref());
                 if let Verdict::Failure(failure) = verdict {
                     self.note(failure, outcome.as_ref());
                 }
@@ -545,7 +641,7 @@ where
         };
         later.pause = Pause::default();
         let _entered = self.span.enter();
-        let future = incident::calling(|| service.call(request));
+        let future = incident::call(service, request);
         Poll::Ready(ControlFlow::Continue(future))
     }
 }
@@ -576,8 +672,9 @@ const fn used_up(why: Refusal) -> bool {
     }
 }
 
-impl<S, Req, R, P, N, F> fmt::Debug for ResponseFuture<S, Req, R, P, N, F>
+impl<S, Req, R, P, N, F, M> fmt::Debug for ResponseFuture<S, Req, R, P, N, F, M>
 where
+    M: Sharing<Stock<S, R, P, N, F>>,
     S: Service<P::Sent>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,

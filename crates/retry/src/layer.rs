@@ -2,20 +2,21 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower_layer::Layer;
-use tower_triage_core::{Classifier, Clock, Failure, Random, Shared};
+use tower_triage_core::{Classifier, Clock, Counted, Failure, Leaked, Random, Sharing};
 
 use crate::budget::Budget;
 use crate::nudge::{NoNudge, NudgeFn};
 use crate::policy::RetryPlan;
 use crate::refresh::{NoRefresh, RefreshFn};
 use crate::replay::{Attempt, ByClone, Releasing};
-use crate::service::Retry;
+use crate::service::{Retry, Stock};
 
 /// Repeats what time can heal: by one shared classifier's verdict, within attempts, deadline and
 /// budget, and as the server's hints say.
@@ -24,9 +25,11 @@ use crate::service::Retry;
 /// [crate's documentation](crate) for an example and the defaults.
 ///
 /// `P` keeps requests ([`Replay`](crate::Replay)), `N` changes them ([`Nudge`](crate::Nudge)), `F`
-/// obtains new credentials ([`Refresh`](crate::Refresh)).
-pub struct RetryLayer<R, P = ByClone, N = NoNudge, F = NoRefresh> {
-    core: Shared<Core<R, P, N, F>>,
+/// obtains new credentials ([`Refresh`](crate::Refresh)), `M` is how a call holds the layer's state
+/// ([`share`](tower_triage_core::share)).
+pub struct RetryLayer<R, P = ByClone, N = NoNudge, F = NoRefresh, M = Counted> {
+    core: Arc<Core<R, P, N, F>>,
+    sharing: PhantomData<M>,
 }
 
 /// What all services of one layer value share.
@@ -64,19 +67,22 @@ impl<R> RetryLayer<R> {
     }
 }
 
-impl<R, P, N, F> RetryLayer<R, P, N, F> {
+impl<R, P, N, F, M> RetryLayer<R, P, N, F, M> {
     fn from_core(core: Core<R, P, N, F>) -> Self {
-        Self { core: Shared::new(core) }
+        Self { core: Arc::new(core), sharing: PhantomData }
     }
 
     fn change(&self, change: impl FnOnce(&mut Core<R, P, N, F>)) -> Self {
-        let mut core = self.core.with_hooks(
-            Arc::clone(&self.core.replay),
-            Arc::clone(&self.core.nudge),
-            Arc::clone(&self.core.refresh),
-        );
+        let mut core = Core::clone(&self.core);
         change(&mut core);
         Self::from_core(core)
+    }
+
+    /// Keeps the state for the rest of the process, so that calls count no references: see
+    /// [`Leaked`] for when that is right.
+    #[must_use]
+    pub fn leak(self) -> RetryLayer<R, P, N, F, Leaked> {
+        RetryLayer { core: self.core, sharing: PhantomData }
     }
 
     /// When to repeat, how often and for how long. Unless a budget was given, a fresh one begins.
@@ -97,6 +103,13 @@ impl<R, P, N, F> RetryLayer<R, P, N, F> {
         self.change(|core| (core.budget, core.budget_given) = (budget, true))
     }
 
+    /// The clock of a budget that needs one (a window). Default: tokio's ([`Clock::new`]). A coarse
+    /// one is cheaper; it does not know of tokio's paused time.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        self.change(|core| core.clock = clock)
+    }
+
     /// Where jitter comes from. Default: the thread's generator.
     #[must_use]
     pub fn random(self, random: Random) -> Self {
@@ -113,7 +126,7 @@ impl<R, P, N, F> RetryLayer<R, P, N, F> {
 
     /// How requests are kept and responses let go. Default: [`ByClone`].
     #[must_use]
-    pub fn replay<P2>(self, replay: P2) -> RetryLayer<R, P2, N, F> {
+    pub fn replay<P2>(self, replay: P2) -> RetryLayer<R, P2, N, F, M> {
         let core = &self.core;
         RetryLayer::from_core(core.with_hooks(
             Arc::new(replay),
@@ -127,7 +140,7 @@ impl<R, P, N, F> RetryLayer<R, P, N, F> {
     /// which for [`ByClone`] is to drop them. Comes after [`replay`](Self::replay), whose
     /// [`hint`](crate::Release::hint) is then not asked.
     #[must_use]
-    pub fn release<Res, Fut, G>(self, release: G) -> RetryLayer<R, Releasing<P, G>, N, F>
+    pub fn release<Res, Fut, G>(self, release: G) -> RetryLayer<R, Releasing<P, G>, N, F, M>
     where
         G: Fn(Res) -> Fut,
         Fut: Future<Output = ()>,
@@ -153,7 +166,7 @@ impl<R, P, N, F> RetryLayer<R, P, N, F> {
     /// # let _ = layer;
     /// ```
     #[must_use]
-    pub fn nudge<Req, Res, E, G>(self, nudge: G) -> RetryLayer<R, P, NudgeFn<G>, F>
+    pub fn nudge<Req, Res, E, G>(self, nudge: G) -> RetryLayer<R, P, NudgeFn<G>, F, M>
     where
         G: Fn(&mut Req, &Attempt, Result<&Res, &E>) -> bool,
     {
@@ -168,7 +181,7 @@ impl<R, P, N, F> RetryLayer<R, P, N, F> {
     /// Obtains new credentials after an `Auth` failure, and says whether there are any; then the
     /// request is sent once more. See [`Refresh`](crate::Refresh).
     #[must_use]
-    pub fn refresh<Fut, G>(self, refresh: G) -> RetryLayer<R, P, N, RefreshFn<G>>
+    pub fn refresh<Fut, G>(self, refresh: G) -> RetryLayer<R, P, N, RefreshFn<G>, M>
     where
         G: Fn(Failure) -> Fut,
         Fut: Future<Output = bool>,
@@ -205,11 +218,13 @@ impl<R, P, N, F> Core<R, P, N, F> {
     }
 
     /// The time, for a budget that asks for it.
+    #[inline]
     pub(crate) fn budget_now(&self) -> Duration {
-        if self.budget.needs_clock() { self.clock.now() } else { Duration::ZERO }
+        if self.budget.needs_clock() { self.clock.recent() } else { Duration::ZERO }
     }
 
     /// The moment at which a call that begins now has used up its time.
+    #[inline]
     pub(crate) fn deadline(plan: &RetryPlan, of_request: Option<Instant>) -> Option<Instant> {
         // A time that no clock reaches is no deadline.
         let own = plan.max_elapsed().and_then(|time| Instant::now().checked_add(time));
@@ -224,22 +239,33 @@ impl<R, P, N, F> Core<R, P, N, F> {
     }
 }
 
-impl<S: Clone, R, P, N, F> Layer<S> for RetryLayer<R, P, N, F> {
-    type Service = Retry<S, R, P, N, F>;
+impl<S, R, P, N, F, M> Layer<S> for RetryLayer<R, P, N, F, M>
+where
+    S: Clone,
+    M: Sharing<Stock<S, R, P, N, F>>,
+{
+    type Service = Retry<S, R, P, N, F, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Retry::new(inner, self.core.clone())
+        Retry::new(inner, Core::clone(&self.core))
     }
 }
 
-impl<R, P, N, F> Clone for RetryLayer<R, P, N, F> {
+impl<R, P, N, F> Clone for Core<R, P, N, F> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone() }
+        let Self { replay, nudge, refresh, .. } = self;
+        self.with_hooks(Arc::clone(replay), Arc::clone(nudge), Arc::clone(refresh))
     }
 }
 
-impl<R: fmt::Debug, P: fmt::Debug, N: fmt::Debug, F: fmt::Debug> fmt::Debug
-    for RetryLayer<R, P, N, F>
+impl<R, P, N, F, M> Clone for RetryLayer<R, P, N, F, M> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core), sharing: PhantomData }
+    }
+}
+
+impl<R: fmt::Debug, P: fmt::Debug, N: fmt::Debug, F: fmt::Debug, M> fmt::Debug
+    for RetryLayer<R, P, N, F, M>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let core = &*self.core;

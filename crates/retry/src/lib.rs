@@ -107,6 +107,7 @@
 //! and the wait; it is a child of the span that the call was made in. Each retry is one warning with
 //! operation, attempt, maximum, wait and class.
 
+mod aws;
 pub mod budget;
 mod decision;
 pub mod future;
@@ -122,6 +123,7 @@ mod span;
 mod sync;
 
 pub use self::{
+    aws::AwsStandard,
     budget::Budget,
     decision::{Decision, Facts, Progress},
     layer::RetryLayer,
@@ -130,7 +132,7 @@ pub use self::{
     refresh::{NoRefresh, Refresh, RefreshFn},
     replay::{Attempt, ByClone, Never, Release, Releasing, Replay, ReplayFn, replay_fn},
     request_policy::RequestPolicy,
-    service::Retry,
+    service::{Retry, Stock},
 };
 
 #[cfg(doctest)]

@@ -101,6 +101,8 @@ pub struct RetryPolicy {
     retry_at_hint_cap: bool,
     honour_exhausted: bool,
     keep_unrepeatable: bool,
+    count_all_waits: bool,
+    wait_when_denied: bool,
     resend_unseen: bool,
 }
 
@@ -121,6 +123,8 @@ impl Default for RetryPolicy {
             retry_at_hint_cap: false,
             honour_exhausted: true,
             keep_unrepeatable: true,
+            count_all_waits: false,
+            wait_when_denied: false,
             resend_unseen: false,
         }
     }
@@ -266,6 +270,24 @@ impl RetryPolicy {
         self
     }
 
+    /// The n-th retry of a call takes the n-th wait of its class's schedule, whatever the classes of
+    /// the failures before it. Default: no; each class counts its own, so the first failure of a
+    /// class gets the first wait of its schedule.
+    #[must_use]
+    pub const fn count_all_waits(mut self, count: bool) -> Self {
+        self.count_all_waits = count;
+        self
+    }
+
+    /// A failure whose retry only the budget denies is returned after the wait that the retry would
+    /// have had, not at once: a caller that calls again and again (long polling) is then no faster
+    /// than one that is granted its retries. A shutdown ends the wait. Default: no.
+    #[must_use]
+    pub const fn wait_when_denied(mut self, wait: bool) -> Self {
+        self.wait_when_denied = wait;
+        self
+    }
+
     /// Checks every value.
     ///
     /// # Errors
@@ -335,6 +357,18 @@ impl RetryPolicy {
     #[must_use]
     pub const fn honours_exhausted(&self) -> bool {
         self.honour_exhausted
+    }
+
+    /// Does a call's n-th retry take the n-th wait, whatever its class?
+    #[must_use]
+    pub const fn counts_all_waits(&self) -> bool {
+        self.count_all_waits
+    }
+
+    /// Does the caller wait where the budget denies the retry?
+    #[must_use]
+    pub const fn waits_when_denied(&self) -> bool {
+        self.wait_when_denied
     }
 
     /// Could this policy ever send a request again that is `repeatable` or not? If not, it is not

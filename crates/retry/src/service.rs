@@ -1,13 +1,12 @@
 //! What `poll_ready` and `call` do.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
-use tower_triage_core::{Classify, Describe, Shared};
+use tower_triage_core::{Classify, Counted, Describe, Sharing};
 
 use crate::future::{About, Call, ResponseFuture};
 use crate::layer::Core;
@@ -26,15 +25,16 @@ use crate::span::AttemptSpan;
 ///
 /// # Cancel safety
 /// A call that is dropped drops its attempt or its wait, and leaves no task and no timer behind.
-pub struct Retry<S, R, P, N, F> {
+pub struct Retry<S, R, P, N, F, M: Sharing<Stock<S, R, P, N, F>> = Counted> {
     inner: S,
-    stock: Shared<Stock<S, R, P, N, F>>,
+    stock: M::Handle,
 }
 
 /// What the clones of one service share: the layer's part, and the service itself as a template for
-/// further attempts, so that a call whose first attempt succeeds clones nothing.
-pub(crate) struct Stock<S, R, P, N, F> {
-    core: Shared<Core<R, P, N, F>>,
+/// further attempts, so that a call whose first attempt succeeds clones nothing. Opaque: it is named
+/// in the types of service and future.
+pub struct Stock<S, R, P, N, F> {
+    pub(crate) core: Core<R, P, N, F>,
     template: Mutex<S>,
 }
 
@@ -46,40 +46,38 @@ impl<S: Clone, R, P, N, F> Stock<S, R, P, N, F> {
     }
 }
 
-impl<S, R, P, N, F> Deref for Stock<S, R, P, N, F> {
-    type Target = Core<R, P, N, F>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.core
-    }
-}
-
-impl<S: Clone, R, P, N, F> Retry<S, R, P, N, F> {
-    pub(crate) fn new(inner: S, core: Shared<Core<R, P, N, F>>) -> Self {
+impl<S: Clone, R, P, N, F, M: Sharing<Stock<S, R, P, N, F>>> Retry<S, R, P, N, F, M> {
+    pub(crate) fn new(inner: S, core: Core<R, P, N, F>) -> Self {
         let template = Mutex::new(inner.clone());
-        Self { inner, stock: Shared::new(Stock { core, template }) }
+        Self { inner, stock: M::share(Stock { core, template }) }
     }
 }
 
-impl<S, R, P, N, F, Req> Service<Req> for Retry<S, R, P, N, F>
+impl<S, R, P, N, F, M, Req> Service<Req> for Retry<S, R, P, N, F, M>
 where
     P: Replay<Req> + Release<S::Response>,
     S: Service<P::Sent> + Clone,
     R: Classify<S::Response, S::Error> + Describe<Req>,
     N: Nudge<P::Sent, S::Response, S::Error>,
     F: Refresh,
+    M: Sharing<Stock<S, R, P, N, F>>,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S, Req, R, P, N, F>;
+    type Future = ResponseFuture<S, Req, R, P, N, F, M>;
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
-        let core = self.stock.clone();
+        let stock = M::hold(&mut self.stock);
+        let core = &stock.core;
         let rules = core.classifier.rules();
         let policy = core.replay.policy(&request);
         let own = policy.and_then(|place| core.replay.policy_at(place));
@@ -104,19 +102,33 @@ where
         let span = AttemptSpan::first();
         let future = {
             let _entered = span.enter();
-            incident::calling(|| self.inner.call(request))
+            incident::call(&mut self.inner, request)
         };
-        ResponseFuture::new(future, Call::new(core, about, spending, kept, span), scope)
+        ResponseFuture::new(future, Call::new(stock, about, spending, kept, span), scope)
     }
 }
 
-impl<S: Clone, R, P, N, F> Clone for Retry<S, R, P, N, F> {
+impl<S, R, P, N, F, M> Clone for Retry<S, R, P, N, F, M>
+where
+    S: Clone,
+    M: Sharing<Stock<S, R, P, N, F>>,
+{
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), stock: self.stock.clone() }
     }
 }
 
-impl<S: fmt::Debug, R, P, N, F> fmt::Debug for Retry<S, R, P, N, F> {
+impl<S, R, P, N, F> fmt::Debug for Stock<S, R, P, N, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stock").field("policy", &*self.core.plan).finish_non_exhaustive()
+    }
+}
+
+impl<S, R, P, N, F, M> fmt::Debug for Retry<S, R, P, N, F, M>
+where
+    S: fmt::Debug,
+    M: Sharing<Stock<S, R, P, N, F>>,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Retry").field("inner", &self.inner).finish_non_exhaustive()
     }

@@ -18,9 +18,26 @@ struct Spans {
     attempt: Span,
 }
 
+impl Spans {
+    #[cold]
+    fn close(&mut self) {
+        self.attempt = Span::none();
+    }
+}
+
 impl AttemptSpan {
     /// Opens the first attempt's span in the caller's.
+    #[inline]
     pub(crate) fn first() -> Self {
+        // The macro asks the same, in more instructions.
+        if tracing::Level::INFO > tracing::level_filters::LevelFilter::current() {
+            return Self(None);
+        }
+        Self::open()
+    }
+
+    #[cold]
+    fn open() -> Self {
         let attempt = tracing::info_span!(
             "attempt",
             number = 1_u32,
@@ -48,6 +65,7 @@ impl AttemptSpan {
     }
 
     /// Everything until the guard is dropped happens in the attempt.
+    #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         self.0.as_ref().map(|spans| spans.attempt.enter())
     }
@@ -61,9 +79,10 @@ impl AttemptSpan {
     }
 
     /// Closes the span.
+    #[inline]
     pub(crate) fn close(&mut self) {
         if let Some(spans) = &mut self.0 {
-            spans.attempt = Span::none();
+            spans.close();
         }
     }
 }

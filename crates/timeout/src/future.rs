@@ -9,7 +9,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 use tower_triage_core::incident::Scope;
-use tower_triage_core::{Classify, Elapsed, LayerKind, Note, Operation, Shared, StepKind, Verdict};
+use tower_triage_core::{
+    Classify, Counted, Elapsed, LayerKind, Note, Operation, Sharing, StepKind, Verdict,
+};
 
 use crate::layer::Core;
 use crate::reject::Reject;
@@ -25,10 +27,13 @@ pin_project! {
     ///
     /// # Panics
     /// If it is polled after it was ready.
-    pub struct ResponseFuture<F, R, J, T> {
+    pub struct ResponseFuture<F, R, J, T, M = Counted>
+    where
+        M: Sharing<Core<R, J, T>>,
+    {
         #[pin]
         state: State<F>,
-        core: Shared<Core<R, J, T>>,
+        core: M::Held,
         scope: Scope,
         operation: Operation,
     }
@@ -130,11 +135,11 @@ impl Next {
     }
 }
 
-impl<F, R, J, T> ResponseFuture<F, R, J, T> {
+impl<F, R, J, T, M: Sharing<Core<R, J, T>>> ResponseFuture<F, R, J, T, M> {
     pub(crate) fn calling(
         future: F,
         timing: Timing,
-        core: Shared<Core<R, J, T>>,
+        core: M::Held,
         scope: Scope,
         operation: Operation,
     ) -> Self {
@@ -142,17 +147,14 @@ impl<F, R, J, T> ResponseFuture<F, R, J, T> {
         Self { state: State::Calling { future, alarm, timing }, core, scope, operation }
     }
 
-    pub(crate) const fn late(
-        core: Shared<Core<R, J, T>>,
-        scope: Scope,
-        operation: Operation,
-    ) -> Self {
+    pub(crate) const fn late(core: M::Held, scope: Scope, operation: Operation) -> Self {
         Self { state: State::Late, core, scope, operation }
     }
 }
 
-impl<F, Res, E, R, J, T> Future for ResponseFuture<F, R, J, T>
+impl<F, Res, E, R, J, T, M> Future for ResponseFuture<F, R, J, T, M>
 where
+    M: Sharing<Core<R, J, T>>,
     F: Future<Output = Result<Res, E>>,
     R: Classify<Res, E>,
     J: Reject<Res, E>,
@@ -286,7 +288,7 @@ impl<R, J, T> Core<R, J, T> {
     }
 }
 
-impl<F, R, J, T> fmt::Debug for ResponseFuture<F, R, J, T> {
+impl<F, R, J, T, M: Sharing<Core<R, J, T>>> fmt::Debug for ResponseFuture<F, R, J, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
             State::Calling { .. } => "calling",

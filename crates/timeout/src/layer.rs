@@ -1,11 +1,12 @@
 //! Configuration.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Layer;
-use tower_triage_core::{Classifier, Shared};
+use tower_triage_core::{Classifier, Counted, Leaked, Sharing};
 
 use crate::policy::TimeoutPlan;
 use crate::reject::AsError;
@@ -16,12 +17,17 @@ use crate::tell::{NoTell, TellFn};
 /// Limits the time of each call: first a signal, then the end.
 ///
 /// See the [crate docs](crate) for an example.
-pub struct TimeoutLayer<R, J = AsError, T = NoTell> {
+///
+/// `J` makes what callers get when time is up, `T` tells requests, `M` is how a call holds the
+/// layer's state ([`share`](tower_triage_core::share)).
+pub struct TimeoutLayer<R, J = AsError, T = NoTell, M = Counted> {
     core: Core<R, J, T>,
+    sharing: PhantomData<M>,
 }
 
-/// What all services made from one layer value share.
-pub(crate) struct Core<R, J, T> {
+/// What all services made from one layer value share. Opaque: it is named in the types of service
+/// and future.
+pub struct Core<R, J, T> {
     pub(crate) classifier: Classifier<R>,
     pub(crate) plan: TimeoutPlan,
     pub(crate) reject: Arc<J>,
@@ -34,11 +40,12 @@ impl<R> TimeoutLayer<R> {
     #[must_use]
     pub fn new(classifier: Classifier<R>, limit: Duration) -> Self {
         let plan = TimeoutPlan::of(limit);
-        Self { core: Core { classifier, plan, reject: Arc::new(AsError), tell: Arc::new(NoTell) } }
+        let (reject, tell) = (Arc::new(AsError), Arc::new(NoTell));
+        Self { core: Core { classifier, plan, reject, tell }, sharing: PhantomData }
     }
 }
 
-impl<R, J, T> TimeoutLayer<R, J, T> {
+impl<R, J, T, M> TimeoutLayer<R, J, T, M> {
     /// Limit and grace ([`TimeoutPolicy::build`](crate::TimeoutPolicy::build)).
     #[must_use]
     pub fn policy(mut self, policy: TimeoutPlan) -> Self {
@@ -48,9 +55,17 @@ impl<R, J, T> TimeoutLayer<R, J, T> {
 
     /// What callers get when time is up. Default: [`AsError`].
     #[must_use]
-    pub fn reject_with<J2>(self, reject: J2) -> TimeoutLayer<R, J2, T> {
+    pub fn reject_with<J2>(self, reject: J2) -> TimeoutLayer<R, J2, T, M> {
         let Core { classifier, plan, tell, .. } = self.core;
-        TimeoutLayer { core: Core { classifier, plan, reject: Arc::new(reject), tell } }
+        let core = Core { classifier, plan, reject: Arc::new(reject), tell };
+        TimeoutLayer { core, sharing: PhantomData }
+    }
+
+    /// Keeps the state for the rest of the process, so that calls count no references: see
+    /// [`Leaked`] for when that is right.
+    #[must_use]
+    pub fn leak(self) -> TimeoutLayer<R, J, T, Leaked> {
+        TimeoutLayer { core: self.core, sharing: PhantomData }
     }
 
     /// Tells each request how much time its attempt has, for whoever cannot ask
@@ -72,20 +87,21 @@ impl<R, J, T> TimeoutLayer<R, J, T> {
     /// # let _ = layer;
     /// ```
     #[must_use]
-    pub fn tell<Req, F>(self, f: F) -> TimeoutLayer<R, J, TellFn<F>>
+    pub fn tell<Req, F>(self, f: F) -> TimeoutLayer<R, J, TellFn<F>, M>
     where
         F: Fn(&mut Req, &SoftLimit),
     {
         let Core { classifier, plan, reject, .. } = self.core;
-        TimeoutLayer { core: Core { classifier, plan, reject, tell: Arc::new(TellFn::new(f)) } }
+        let core = Core { classifier, plan, reject, tell: Arc::new(TellFn::new(f)) };
+        TimeoutLayer { core, sharing: PhantomData }
     }
 }
 
-impl<S, R, J, T> Layer<S> for TimeoutLayer<R, J, T> {
-    type Service = Timeout<S, R, J, T>;
+impl<S, R, J, T, M: Sharing<Core<R, J, T>>> Layer<S> for TimeoutLayer<R, J, T, M> {
+    type Service = Timeout<S, R, J, T, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Timeout::new(inner, Shared::new(self.core.clone()))
+        Timeout::new(inner, self.core.clone())
     }
 }
 
@@ -100,13 +116,19 @@ impl<R, J, T> Clone for Core<R, J, T> {
     }
 }
 
-impl<R, J, T> Clone for TimeoutLayer<R, J, T> {
+impl<R, J, T, M> Clone for TimeoutLayer<R, J, T, M> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone() }
+        Self { core: self.core.clone(), sharing: PhantomData }
     }
 }
 
-impl<R, J, T> fmt::Debug for TimeoutLayer<R, J, T> {
+impl<R, J, T> fmt::Debug for Core<R, J, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("policy", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl<R, J, T, M> fmt::Debug for TimeoutLayer<R, J, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimeoutLayer").field("policy", &self.core.plan).finish_non_exhaustive()
     }

@@ -83,7 +83,7 @@ mod soft;
 mod tell;
 
 pub use self::{
-    layer::TimeoutLayer,
+    layer::{Core, TimeoutLayer},
     policy::{TimeoutPlan, TimeoutPolicy},
     reject::{AsError, Reject, RejectFn, reject_fn},
     service::Timeout,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::time::Instant;
 use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
-use tower_triage_core::{Classify, Describe, Shared};
+use tower_triage_core::{Classify, Counted, Describe, Sharing};
 
 use crate::future::{ResponseFuture, Timing};
 use crate::layer::Core;
@@ -22,14 +22,14 @@ use crate::tell::Tell;
 ///
 /// # Cancel safety
 /// A call that is dropped drops the inner one, and leaves no task and no timer behind.
-pub struct Timeout<S, R, J, T> {
+pub struct Timeout<S, R, J, T, M: Sharing<Core<R, J, T>> = Counted> {
     inner: S,
-    core: Shared<Core<R, J, T>>,
+    core: M::Handle,
 }
 
-impl<S, R, J, T> Timeout<S, R, J, T> {
-    pub(crate) const fn new(inner: S, core: Shared<Core<R, J, T>>) -> Self {
-        Self { inner, core }
+impl<S, R, J, T, M: Sharing<Core<R, J, T>>> Timeout<S, R, J, T, M> {
+    pub(crate) fn new(inner: S, core: Core<R, J, T>) -> Self {
+        Self { inner, core: M::share(core) }
     }
 
     /// The inner service.
@@ -45,8 +45,9 @@ impl<S, R, J, T> Timeout<S, R, J, T> {
     }
 }
 
-impl<S, R, J, T, Req> Service<Req> for Timeout<S, R, J, T>
+impl<S, R, J, T, M, Req> Service<Req> for Timeout<S, R, J, T, M>
 where
+    M: Sharing<Core<R, J, T>>,
     S: Service<Req>,
     R: Classify<S::Response, S::Error> + Describe<Req>,
     J: Reject<S::Response, S::Error>,
@@ -54,7 +55,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, R, J, T>;
+    type Future = ResponseFuture<S::Future, R, J, T, M>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -62,7 +63,7 @@ where
 
     fn call(&mut self, mut request: Req) -> Self::Future {
         let scope = Scope::join();
-        let core = self.core.clone();
+        let core = M::hold(&mut self.core);
         let rules = core.classifier.rules();
         let operation = rules.operation(&request);
         let deadline = rules.deadline(&request);
@@ -73,18 +74,18 @@ where
         }
         let limit = SoftLimit::new(begun, core.plan.limits(left));
         core.tell.tell(&mut request, &limit.within_current());
-        let future = limit.seen_by(|| incident::calling(|| self.inner.call(request)));
+        let future = limit.seen_by(|| incident::call(&mut self.inner, request));
         ResponseFuture::calling(future, Timing { begun, deadline, limit }, core, scope, operation)
     }
 }
 
-impl<S: Clone, R, J, T> Clone for Timeout<S, R, J, T> {
+impl<S: Clone, R, J, T, M: Sharing<Core<R, J, T>>> Clone for Timeout<S, R, J, T, M> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), core: self.core.clone() }
     }
 }
 
-impl<S: fmt::Debug, R, J, T> fmt::Debug for Timeout<S, R, J, T> {
+impl<S: fmt::Debug, R, J, T, M: Sharing<Core<R, J, T>>> fmt::Debug for Timeout<S, R, J, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timeout").field("inner", &self.inner).finish_non_exhaustive()
     }

@@ -13,6 +13,8 @@
 //! | `timeout` | no | [`TimeoutLayer`], [`soft_limit`] |
 //! | `http` | no | [`http`](mod@crate::http): rules, Retry-After, 503 rejections |
 //! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
+//! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
+//! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `webhook` | no | escalations as CloudEvents over HTTP |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
@@ -45,6 +47,8 @@ mod ext;
 pub mod grpc;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))]
 pub mod preset;
 mod serving;
@@ -58,6 +62,8 @@ pub use tower_triage_circuit_breaker as circuit_breaker;
 pub use tower_triage_escalate as escalate;
 #[cfg(feature = "fallback")]
 pub use tower_triage_fallback as fallback;
+#[cfg(feature = "llm")]
+pub use tower_triage_llm as llm;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry as retry;
 #[cfg(feature = "timeout")]

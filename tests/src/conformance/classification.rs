@@ -1,7 +1,9 @@
 //! Rows of `classification.json`: an outcome in, a verdict and the retry decision out.
 
 mod grpc;
+mod llm;
 mod local_errors;
+mod sqlstate;
 
 use std::fmt::Debug;
 use std::io;
@@ -26,9 +28,8 @@ pub(super) fn run(row: &Value) -> Outcome {
         Some("http") => http(row),
         Some("io") => io(&row["input"]),
         Some("grpc") => grpc::judge(row),
-        Some("sqlstate" | "llm") => {
-            return Outcome::skip("belongs to another protocol's crate");
-        }
+        Some("llm") => llm::judge(row),
+        Some("sqlstate") => sqlstate::judge(&row["input"]),
         _ => Err(format!("unknown kind {}", row["kind"])),
     };
     match judged {

@@ -255,6 +255,7 @@ impl Bench {
                 let settings = TokenCostSettings {
                     capacity,
                     costs: TokenCosts {
+                        transient: retry_cost,
                         timeout: timeout_cost.unwrap_or(retry_cost),
                         throttled: throttling_cost.unwrap_or(retry_cost),
                         other: retry_cost,
@@ -262,7 +263,9 @@ impl Bench {
                     refunds: TokenRefunds {
                         first_try: first_try_refund.unwrap_or(usual.first_try),
                         retried: retry_success_refund.map_or(usual.retried, RetriedRefund::from),
+                        ..usual
                     },
+                    ..TokenCostSettings::default()
                 };
                 (BenchKind::TokenCost, Budget::token_cost(settings))
             }

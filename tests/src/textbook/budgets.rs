@@ -78,8 +78,9 @@ fn tokens(rng: &mut StdRng) -> Pair<textbook::Tokens> {
     let capacity = rng.random_range(1..200);
     let settings = TokenCostSettings {
         capacity,
-        costs: TokenCosts { timeout, throttled: other, other },
+        costs: TokenCosts { transient: other, timeout, throttled: other, other },
         refunds: TokenRefunds { first_try, ..TokenRefunds::default() },
+        ..TokenCostSettings::default()
     };
     let textbook = textbook::Tokens { capacity, left: capacity, timeout, other, first_try };
     Ok((Budget::token_cost(settings)?, textbook))

@@ -128,6 +128,14 @@ impl Circuit {
         }
     }
 
+    /// Until when every call is refused by time; zero if time is not what decides.
+    pub(crate) const fn refuses_until(&self) -> Duration {
+        match self.phase {
+            Phase::Open { until, .. } => until,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Closed: could a plain success change more than counts, whatever the time?
     pub(crate) fn watches_successes(&mut self, policy: &BreakerPlan, now: Duration) -> bool {
         matches!(self.phase, Phase::Closed)

@@ -24,7 +24,7 @@ pub use self::{
         take_over, urgent_left,
     },
     refusal::Refusal,
-    scope::{Detached, Entered, Scope, calling, detached, run_detached},
+    scope::{Detached, Entered, Scope, call, calling, detached, has_begun, run_detached},
     step::{LayerKind, Step, StepKind},
     timeline::Timeline,
 };

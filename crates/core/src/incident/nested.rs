@@ -3,14 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use crate::incident::Incident;
 use crate::incident::record::Record;
-use crate::incident::scope::{CURRENT, Scope};
+use crate::incident::scope::{CURRENT, Open, Scope};
 
 pin_project! {
     /// A future with a scope of the caller's; see [`scope`].
@@ -60,7 +59,7 @@ impl<F: Future> Future for InScope<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let entered = this.scope.0.open(true);
+        let entered = this.scope.0.open(Open::Collects);
         let outcome = std::task::ready!(this.future.poll(cx));
         drop(entered);
         let incident = this.scope.0.take_record().map(|record| record.incident);
@@ -71,11 +70,16 @@ impl<F: Future> Future for InScope<F> {
 /// Gives the steps of an ended call to the scope that it was made in.
 pub(super) fn hand_up(incident: &Incident) {
     CURRENT.with(|current| {
-        let Some(begun) = current.begun.get() else { return };
-        let collects = current.collects.get();
+        let collects = match current.open() {
+            Open::No => return,
+            Open::Call => false,
+            Open::Collects => true,
+        };
+        let begun = current.begun();
         let present = current.take_record();
         let first = present.is_none();
-        let mut record = present.unwrap_or_else(|| Record::new(incident.operation, begun));
+        let now = Instant::now();
+        let mut record = present.unwrap_or_else(|| Record::new(incident.operation, begun, now));
         let above = &mut record.incident;
         if collects {
             if first {
@@ -88,7 +92,8 @@ pub(super) fn hand_up(incident: &Incident) {
             above.resolution = incident.resolution;
             above.not_recorded |= incident.not_recorded;
         }
-        let offset = incident_offset(begun, incident);
+        // How long after `begun` it began.
+        let offset = now.saturating_duration_since(begun).saturating_sub(incident.elapsed);
         above.collapsed = above.collapsed.saturating_add(incident.collapsed);
         for step in &incident.steps {
             let mut step = step.clone();
@@ -98,9 +103,4 @@ pub(super) fn hand_up(incident: &Incident) {
         }
         current.put_record(Some(record));
     });
-}
-
-/// How long after `begun` the ended `incident` began.
-fn incident_offset(begun: Instant, incident: &Incident) -> Duration {
-    begun.elapsed().saturating_sub(incident.elapsed)
 }

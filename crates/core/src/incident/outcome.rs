@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::class::{ClassSet, ErrorClass};
 use crate::incident::record::{Noted, Told};
-use crate::incident::scope::with_record;
+use crate::incident::scope::{has_begun, with_record};
 use crate::incident::{Incident, IncidentId};
 use crate::verdict::Failure;
 
@@ -44,6 +44,11 @@ pub(crate) fn mark_noted(class: ErrorClass) {
 /// The attempt whose success is worth a step: the call met a failure before.
 #[inline]
 pub(crate) fn recovered_attempt() -> Option<u32> {
+    if has_begun() { recovered() } else { None }
+}
+
+#[cold]
+fn recovered() -> Option<u32> {
     with_record(|record| {
         let attempts = record.incident.attempts;
         let first = record.told.noted == Noted::Nothing && attempts > 0;
@@ -60,8 +65,7 @@ pub(crate) fn recovered_attempt() -> Option<u32> {
 #[must_use = "keep it as long as the outcome that it belongs to"]
 #[derive(Default)]
 pub struct Aside {
-    /// Boxed: it is made on the failure path only.
-    kept: Option<Box<Kept>>,
+    kept: Option<Kept>,
 }
 
 struct Kept {
@@ -99,7 +103,7 @@ pub fn next_attempt() -> Aside {
     let kept = with_record(|record| {
         (record.ended_by.fallback, record.ended_by.forced) = (false, false);
         let (key, failure) = (record.key, record.incident.failure);
-        Box::new(Kept { key, told: std::mem::take(&mut record.told), failure })
+        Kept { key, told: std::mem::take(&mut record.told), failure }
     });
     Aside { kept }
 }
@@ -143,8 +147,7 @@ pub fn blocked_below() -> Option<Duration> {
 /// failure is the one that is on its way up.
 #[derive(Default)]
 pub struct Branch {
-    /// Boxed: it is made on the failure path only.
-    told: Box<Told>,
+    told: Told,
 }
 
 impl Branch {

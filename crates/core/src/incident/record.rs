@@ -86,16 +86,17 @@ pub(crate) struct EndedBy {
 }
 
 impl Record {
-    pub(crate) fn new(operation: Operation, begun: Instant) -> Box<Self> {
-        let elapsed = begun.elapsed();
-        let now = crate::clock::wall_clock();
+    /// A record of the call that began at `begun`; it is `now`.
+    pub(crate) fn new(operation: Operation, begun: Instant, now: Instant) -> Box<Self> {
+        let elapsed = now.saturating_duration_since(begun);
+        let date = crate::clock::wall_clock();
         let id = IncidentId::random();
         Box::new(Self {
             key: id,
             incident: Incident {
                 id,
                 operation,
-                started: now.checked_sub(elapsed).unwrap_or(SystemTime::UNIX_EPOCH),
+                started: date.checked_sub(elapsed).unwrap_or(SystemTime::UNIX_EPOCH),
                 elapsed,
                 steps: Vec::new(),
                 collapsed: 0,
@@ -116,12 +117,18 @@ impl Record {
     }
 
     /// Adds a step, keeps the books that the resolution is made from, and tells the observers.
-    pub(crate) fn push(&mut self, observers: &Arc<Observers>, layer: LayerKind, kind: StepKind) {
+    pub(crate) fn push(
+        &mut self,
+        observers: &Arc<Observers>,
+        layer: LayerKind,
+        kind: StepKind,
+        now: Instant,
+    ) {
         if self.observers.is_none() {
             self.observers = Some(Arc::clone(observers));
         }
         let incident = &mut self.incident;
-        incident.elapsed = self.begun.elapsed();
+        incident.elapsed = now.saturating_duration_since(self.begun);
         match &kind {
             StepKind::Failed { attempt, failure, .. } => {
                 incident.attempts = incident.attempts.max(*attempt);
@@ -217,7 +224,7 @@ impl Record {
         }
         crate::classifier::emit(&self.incident.operation, LayerKind::Escalate, &step);
         let observers = self.observers.clone().unwrap_or_default();
-        self.push(&observers, LayerKind::Escalate, step);
+        self.push(&observers, LayerKind::Escalate, step, Instant::now());
     }
 }
 

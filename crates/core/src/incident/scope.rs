@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
+use tower_service::Service;
 
 use crate::incident::nested::hand_up;
 use crate::incident::record::{Observers, Record};
@@ -28,66 +29,113 @@ thread_local! {
     pub(super) static CURRENT: Current = const {
         Current {
             calling: Cell::new(false),
+            open: Cell::new(Open::No),
             begun: Cell::new(None),
-            collects: Cell::new(false),
             dirty: Cell::new(false),
             record: Cell::new(ManuallyDrop::new(None)),
         }
     };
 }
 
-/// What this thread is doing. Small cells, of which a call without a failure touches the first
-/// three; nothing that needs a destructor, so that access needs no check.
+/// What this thread is doing. Small cells, of which a call without a failure touches all but the
+/// last; nothing that needs a destructor, so that access needs no check.
 pub(super) struct Current {
     /// Up while a layer of ours runs `inner.call`.
     calling: Cell<bool>,
-    /// When the call began that is being polled; `None` if none is.
-    pub(super) begun: Cell<Option<Instant>>,
-    /// It is a caller's scope, which collects the incidents of the calls inside.
-    pub(super) collects: Cell<bool>,
+    open: Cell<Open>,
+    /// When the call began that is being polled, as far as the clock was read for it.
+    begun: Cell<Option<Instant>>,
     /// Is there a record?
     dirty: Cell<bool>,
     record: Cell<ManuallyDrop<Option<Box<Record>>>>,
 }
 
+/// Which kind of scope is being polled.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum Open {
+    #[default]
+    No,
+    /// A call's.
+    Call,
+    /// A caller's, which collects the incidents of the calls inside.
+    Collects,
+}
+
 impl Current {
     #[inline]
     pub(super) fn take_record(&self) -> Option<Box<Record>> {
-        if !self.dirty.replace(false) {
-            return None;
-        }
+        if self.dirty.get() { self.take_it() } else { None }
+    }
+
+    #[cold]
+    fn take_it(&self) -> Option<Box<Record>> {
+        self.dirty.set(false);
         ManuallyDrop::into_inner(self.record.replace(ManuallyDrop::new(None)))
     }
 
     #[inline]
     pub(super) fn put_record(&self, record: Option<Box<Record>>) {
-        if record.is_some() {
-            self.dirty.set(true);
-            self.record.set(ManuallyDrop::new(record));
+        if let Some(record) = record {
+            self.put_it(record);
         }
+    }
+
+    #[cold]
+    fn put_it(&self, record: Box<Record>) {
+        self.dirty.set(true);
+        self.record.set(ManuallyDrop::new(Some(record)));
+    }
+
+    pub(super) fn open(&self) -> Open {
+        self.open.get()
+    }
+
+    /// When the scope that is being polled began: when the clock was first read for it. That is at
+    /// the end of a poll that was not the last one, or at the first step; a call that meets no
+    /// failure and does not wait never asks for the time.
+    pub(super) fn begun(&self) -> Instant {
+        self.begun.get().unwrap_or_else(|| self.begun_by(Instant::now()))
+    }
+
+    /// The same, where it is `now`.
+    fn begun_by(&self, now: Instant) -> Instant {
+        let begun = self.begun.get().unwrap_or(now);
+        self.begun.set(Some(begun));
+        begun
     }
 }
 
-/// What a scope displaced for the time of one poll.
+/// When a call began, as far as that is known, and its record.
 #[derive(Default)]
-struct Outer {
+struct Slot {
     begun: Option<Instant>,
-    collects: bool,
     record: Option<Box<Record>>,
 }
 
-/// Makes `inner` the scope of this thread, and gives what was there.
-#[inline]
-fn swap(inner: Outer) -> Outer {
+/// Exchanges what this thread is writing to: done once before a poll and once after it.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+fn exchange(open: Open, slot: &mut Slot) -> Open {
     CURRENT.with(|current| {
-        let outer = Outer {
-            begun: current.begun.replace(inner.begun),
-            collects: current.collects.replace(inner.collects),
-            record: current.take_record(),
-        };
-        current.put_record(inner.record);
-        outer
+        slot.begun = current.begun.replace(slot.begun);
+        if current.dirty.get() || slot.record.is_some() {
+            exchange_records(current, slot);
+        }
+        current.open.replace(open)
     })
+}
+
+#[cold]
+fn exchange_records(current: &Current, slot: &mut Slot) {
+    let displaced = current.take_record();
+    current.put_record(std::mem::replace(&mut slot.record, displaced));
+}
+
+/// Is there an incident: did the call that is being polled meet anything worth telling?
+#[must_use]
+#[inline]
+pub fn has_begun() -> bool {
+    CURRENT.with(|current| current.dirty.get())
 }
 
 /// Runs `f` on the record of the current scope, if one is being polled and has a record.
@@ -104,10 +152,12 @@ pub(super) fn with_record<T>(f: impl FnOnce(&mut Record) -> T) -> Option<T> {
 /// One layer's part in the scope of a call; a field of the layer's future.
 ///
 /// Dropped before [`Classifier::finish`](crate::Classifier::finish), an owner's scope ends as abandoned.
-pub struct Scope {
-    /// When the call began, for an owner; `None` for a member.
-    begun: Option<Instant>,
-    record: Option<Box<Record>>,
+pub struct Scope(Part);
+
+enum Part {
+    Member,
+    /// While it is being polled, the slot holds what it displaced.
+    Owner(Slot),
 }
 
 impl Scope {
@@ -120,53 +170,63 @@ impl Scope {
     #[inline]
     pub fn join() -> Self {
         match CURRENT.with(|current| current.calling.replace(false)) {
-            true => Self { begun: None, record: None },
+            true => Self(Part::Member),
             false => Self::begin(),
         }
     }
 
-    /// A scope that begins now.
+    /// A scope of one's own.
     #[inline]
-    pub(super) fn begin() -> Self {
-        Self { begun: Some(Instant::now()), record: None }
+    pub(super) const fn begin() -> Self {
+        Self(Part::Owner(Slot { begun: None, record: None }))
     }
 
     pub(super) fn take_record(&mut self) -> Option<Box<Record>> {
-        self.record.take()
+        match &mut self.0 {
+            Part::Member => None,
+            Part::Owner(slot) => slot.record.take(),
+        }
     }
 
     /// Does this layer own the scope (it is the outermost layer of the call)?
     #[must_use]
     pub const fn is_owner(&self) -> bool {
-        self.begun.is_some()
+        matches!(self.0, Part::Owner(_))
     }
 
     /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes
     /// to this call.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub fn enter(&mut self) -> Entered<'_> {
-        if self.begun.is_none() {
-            if CURRENT.with(|current| current.begun.get().is_some()) {
-                return Entered { scope: None, outer: Outer::default() };
+        if let Part::Member = self.0 {
+            if CURRENT.with(|current| current.open.get() != Open::No) {
+                return Entered { slot: None, outer: Open::No };
             }
             // Called inside a call of ours, but polled elsewhere (a layer in between spawned it):
             // from now on it is a call of its own.
-            self.begun = Some(Instant::now());
+            *self = Self::begin();
         }
-        self.open(false)
+        self.open(Open::Call)
     }
 
-    #[inline]
-    pub(super) fn open(&mut self, collects: bool) -> Entered<'_> {
-        let outer = swap(Outer { begun: self.begun, collects, record: self.record.take() });
-        Entered { scope: Some(self), outer }
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(super) fn open(&mut self, open: Open) -> Entered<'_> {
+        match &mut self.0 {
+            Part::Member => Entered { slot: None, outer: Open::No },
+            Part::Owner(slot) => {
+                let outer = exchange(open, slot);
+                Entered { slot: Some(slot), outer }
+            }
+        }
     }
 }
 
 impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
-        if let Some(record) = self.record.take() {
+        if let Some(record) = self.take_record() {
             abandon(record);
         }
     }
@@ -186,8 +246,8 @@ impl fmt::Debug for Scope {
 /// A scope that is open for one `poll`; see [`Scope::enter`].
 pub struct Entered<'a> {
     /// `None` for a member: the owner's guard does the work.
-    scope: Option<&'a mut Scope>,
-    outer: Outer,
+    slot: Option<&'a mut Slot>,
+    outer: Open,
 }
 
 impl Entered<'_> {
@@ -195,44 +255,48 @@ impl Entered<'_> {
     /// ends it.
     #[must_use]
     pub const fn is_owner(&self) -> bool {
-        self.scope.is_some()
+        self.slot.is_some()
     }
 
-    /// Ends the call, if this layer owns the scope and there is an incident: it gets its
-    /// resolution, deferred escalations run, observers hear of it, and its steps (not its marks)
-    /// go up to an enclosing scope.
-    #[inline]
-    pub(crate) fn finish(
-        mut self,
-        success: bool,
-        observers: impl FnOnce() -> Arc<Observers>,
-    ) -> Option<Arc<Incident>> {
+    /// Ends the call, if this layer owns the scope; gives the record, if there is one.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn finish(mut self) -> Option<Ended> {
         // Taken out, so that neither this guard nor the scope's drop ends it again.
-        self.scope.take()?;
-        let record = swap(std::mem::take(&mut self.outer)).record?;
-        Some(end(record, success, observers))
+        let slot = self.slot.take()?;
+        exchange(self.outer, slot);
+        slot.record.take().map(Ended)
     }
 }
 
-#[cold]
-fn end(
-    mut record: Box<Record>,
-    success: bool,
-    observers: impl FnOnce() -> Arc<Observers>,
-) -> Arc<Incident> {
-    // A record made only of the steps of nested calls has met no classifier of its own yet.
-    record.observers.get_or_insert_with(observers);
-    let resolution = record.resolution(success);
-    record.end(resolution);
-    hand_up(&record.incident);
-    Arc::new(record.incident)
+/// The record of a call that has ended.
+pub(crate) struct Ended(Box<Record>);
+
+impl Ended {
+    /// The incident gets its resolution, deferred escalations run, observers hear of it, and its
+    /// steps (not its marks) go up to an enclosing scope.
+    pub(crate) fn end(
+        self,
+        success: bool,
+        observers: impl FnOnce() -> Arc<Observers>,
+    ) -> Arc<Incident> {
+        let Self(mut record) = self;
+        // A record made only of the steps of nested calls has met no classifier of its own yet.
+        record.observers.get_or_insert_with(observers);
+        let resolution = record.resolution(success);
+        record.end(resolution);
+        hand_up(&record.incident);
+        Arc::new(record.incident)
+    }
 }
 
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(scope) = self.scope.take() {
-            scope.record = swap(std::mem::take(&mut self.outer)).record;
+        if let Some(slot) = self.slot.take() {
+            // Where the call waits, the time it takes to read a clock is nobody's.
+            CURRENT.with(Current::begun);
+            exchange(self.outer, slot);
         }
     }
 }
@@ -243,17 +307,39 @@ impl fmt::Debug for Entered<'_> {
     }
 }
 
-/// Runs `inner.call(request)` so that the layers of ours below join this call.
+/// Calls `service` so that the layers of ours in it join this call.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+pub fn call<S: Service<Req>, Req>(service: &mut S, request: Req) -> S::Future {
+    let _restore = Calling::begin();
+    service.call(request)
+}
+
+/// Runs `f`, which makes a call of something that is no service, so that the layers of ours in it
+/// join this call.
 #[inline]
-pub fn calling<T>(call: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.with(|current| current.calling.set(self.0));
-        }
+pub fn calling<T>(f: impl FnOnce() -> T) -> T {
+    let _restore = Calling::begin();
+    f()
+}
+
+/// Keeps the flag up.
+struct Calling {
+    outer: bool,
+}
+
+impl Calling {
+    #[inline]
+    fn begin() -> Self {
+        Self { outer: CURRENT.with(|current| current.calling.replace(true)) }
     }
-    let _restore = Restore(CURRENT.with(|current| current.calling.replace(true)));
-    call()
+}
+
+impl Drop for Calling {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.calling.set(self.outer));
+    }
 }
 
 /// Records a step in the current scope, which gets its record with the first one. Without a scope
@@ -264,30 +350,38 @@ pub(crate) fn record(
     layer: LayerKind,
     kind: StepKind,
 ) {
-    let (record, open) = CURRENT.with(|current| (current.take_record(), current.begun.get()));
-    let begun = open.unwrap_or_else(Instant::now);
-    let mut record = record.unwrap_or_else(|| Record::new(*operation, begun));
-    record.push(observers, layer, kind);
-    if open.is_some() {
-        CURRENT.with(|current| current.put_record(Some(record)));
-    }
+    let now = Instant::now();
+    CURRENT.with(|current| {
+        let open = current.open() != Open::No;
+        let mut record = current.take_record().unwrap_or_else(|| {
+            let begun = if open { current.begun_by(now) } else { now };
+            Record::new(*operation, begun, now)
+        });
+        record.push(observers, layer, kind, now);
+        if open {
+            current.put_record(Some(record));
+        }
+    });
 }
 
 /// Runs `f` outside the scope of the call: what it calls through our own layers is a call of its
 /// own and writes nothing into this incident.
 pub fn run_detached<T>(f: impl FnOnce() -> T) -> T {
     struct Restore {
-        outer: Outer,
+        slot: Slot,
+        outer: Open,
         calling: bool,
     }
     impl Drop for Restore {
         fn drop(&mut self) {
-            swap(std::mem::take(&mut self.outer));
+            exchange(self.outer, &mut self.slot);
             CURRENT.with(|current| current.calling.set(self.calling));
         }
     }
     let calling = CURRENT.with(|current| current.calling.replace(false));
-    let _restore = Restore { outer: swap(Outer::default()), calling };
+    let mut slot = Slot::default();
+    let outer = exchange(Open::No, &mut slot);
+    let _restore = Restore { slot, outer, calling };
     f()
 }
 

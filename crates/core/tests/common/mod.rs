@@ -141,7 +141,7 @@ impl<S: Service<u32, Response = u32, Error = AnyError>> Service<u32> for Watched
     }
     fn call(&mut self, request: u32) -> Self::Future {
         let scope = Scope::join();
-        let future = incident::calling(|| self.inner.call(request));
+        let future = incident::call(&mut self.inner, request);
         WatchedFuture { scope, future: Box::pin(future), watch: self.watch.clone() }
     }
 }

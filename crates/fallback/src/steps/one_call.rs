@@ -42,7 +42,7 @@ impl<S: Service<Req>, Req> Future for OneCall<S, Req> {
                 StateProj::Readying { service, request } => {
                     ready!(service.poll_ready(cx))?;
                     let request = request.take().expect("polled after it was ready");
-                    let future = incident::calling(|| service.call(request));
+                    let future = incident::call(service, request);
                     state.set(State::Calling { future });
                 }
                 StateProj::Calling { future } => return future.poll(cx),

@@ -29,19 +29,24 @@ pub(crate) use self::reset::is_used_up;
 /// A past date is a wait of zero. `now` is the clock for dates.
 #[must_use]
 pub fn wait(headers: &HeaderMap, now: SystemTime) -> Option<RetryAfter> {
-    asked(headers, now)
-        .or_else(|| amz_retry_after(headers))
-        .or_else(|| rate_limit(headers))
-        .or_else(|| reset::longest_reset(headers, now))
+    wait_with(headers, now, None)
 }
 
-/// The wait that is plainly asked for: orders 1 and 2 of [`wait`]. A protocol with hints of its own
-/// puts them behind these, and before the rest.
+/// [`wait`] with one more voice: what the body or the trailers ask for (`google.rpc.RetryInfo`). It
+/// counts after `Retry-After`, like `x-amz-retry-after`, and before the rate limits.
 #[must_use]
-pub fn asked(headers: &HeaderMap, now: SystemTime) -> Option<RetryAfter> {
+pub fn wait_with(
+    headers: &HeaderMap,
+    now: SystemTime,
+    in_body: Option<RetryAfter>,
+) -> Option<RetryAfter> {
     millis(headers, "retry-after-ms")
         .or_else(|| millis(headers, "x-ms-retry-after-ms"))
         .or_else(|| retry_after(headers, now))
+        .or_else(|| amz_retry_after(headers))
+        .or(in_body)
+        .or_else(|| rate_limit(headers))
+        .or_else(|| reset::longest_reset(headers, now))
 }
 
 /// `Retry-After` alone, seconds or a date.
@@ -73,6 +78,17 @@ pub fn word(headers: &HeaderMap) -> ServerWord {
 #[must_use]
 pub fn until_rfc3339(text: &str, now: SystemTime) -> Option<Duration> {
     date::rfc3339(text).map(|date| date.ahead_of(now))
+}
+
+/// A `google.protobuf.Duration` in its JSON form, `46s` or `0.25s`: the `retryDelay` of a
+/// `google.rpc.RetryInfo`. A negative one is no hint.
+#[must_use]
+pub fn proto_duration(text: &str) -> Option<RetryAfter> {
+    let number = text.strip_suffix('s')?;
+    if number.contains([' ', '\t']) {
+        return None;
+    }
+    Decimal::parse(number).map(|number| at_least(number.seconds()))
 }
 
 fn millis(headers: &HeaderMap, name: &str) -> Option<RetryAfter> {

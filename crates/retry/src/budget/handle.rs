@@ -128,18 +128,18 @@ impl Budget {
 
     /// Must the `now` of the other methods be the time? If not, it may be anything.
     #[must_use]
-    pub const fn needs_clock(&self) -> bool {
+    pub fn needs_clock(&self) -> bool {
         match self.kind {
             Kind::Window(_) => true,
-            Kind::Unlimited
-            | Kind::Bucket(_)
-            | Kind::TokenCost(_)
-            | Kind::FailureThrottle(_)
-            | Kind::InFlight(_) => false,
+            Kind::TokenCost(ref tokens) => tokens.refills(),
+            Kind::Unlimited | Kind::Bucket(_) | Kind::FailureThrottle(_) | Kind::InFlight(_) => {
+                false
+            }
         }
     }
 
     /// A logical request begins: the deposit, once, however many attempts follow.
+    #[inline]
     pub fn begin(&self, now: Duration) -> Spending {
         Spending::new(match &self.kind {
             Kind::Unlimited | Kind::FailureThrottle(_) => Held::Nothing,
@@ -160,6 +160,7 @@ impl Budget {
     ///
     /// `retryable`: would the policy repeat this failure, attempts, deadline and budget aside? Only
     /// such failures, and those that the server forbade to repeat, count for a throttle.
+    #[inline]
     pub fn observe(&self, spending: &mut Spending, verdict: &Verdict, retryable: bool) {
         match (&self.kind, &mut spending.held) {
             (Kind::FailureThrottle(throttle), _) => match verdict {
@@ -203,7 +204,7 @@ impl Budget {
             (Kind::Bucket(bucket), _) => bucket.withdraw(),
             (Kind::Window(window), _) => window.withdraw(now),
             (Kind::TokenCost(tokens), Held::Cost(last_cost)) => {
-                let paid = tokens.pay(failure.class);
+                let paid = tokens.pay(failure.class, now);
                 *last_cost = paid.or(*last_cost);
                 paid.is_some()
             }
@@ -229,7 +230,7 @@ impl Budget {
             Kind::Unlimited => u64::MAX,
             Kind::Bucket(bucket) => bucket.units() / ONE,
             Kind::Window(window) => window.units(now) / ONE,
-            Kind::TokenCost(tokens) => tokens.balance(),
+            Kind::TokenCost(tokens) => tokens.balance(now),
             Kind::FailureThrottle(throttle) => throttle.balance(),
             Kind::InFlight(in_flight) => in_flight.balance(),
         }
@@ -243,7 +244,7 @@ impl Budget {
             Kind::Unlimited => f64::INFINITY,
             Kind::Bucket(bucket) => bucket.units() as f64 / ONE as f64,
             Kind::Window(window) => window.units(now) as f64 / ONE as f64,
-            Kind::TokenCost(tokens) => f64::from(tokens.tokens()),
+            Kind::TokenCost(tokens) => tokens.units(now) as f64 / ONE as f64,
             Kind::FailureThrottle(throttle) => throttle.level(),
             Kind::InFlight(in_flight) => in_flight.balance() as f64,
         }

@@ -1,17 +1,24 @@
 //! Tokens with a price per kind of failure, as the AWS SDKs' standard mode has them.
 
+use std::time::Duration;
+
 use tower_triage_core::{ConfigError, ErrorClass};
 
-use crate::sync::{AtomicU32, Ordering};
+use super::fixed::{ONE, units};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A bucket of tokens, full at the start. A retry pays the cost of the failure it answers; a
-/// success gives tokens back. No clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// success gives tokens back. No clock, unless it refills with time.
+#[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct TokenCostSettings {
-    /// Tokens at the start and at most; at least 1. Default: 500.
+    /// Tokens at most; at least 1. Default: 500.
     pub capacity: u32,
+    /// Tokens at the start; at most the capacity. Default: as many.
+    pub initial: Option<u32>,
+    /// Tokens gained per second, from 0 to a million. Default: 0.
+    pub refill_per_second: f64,
     /// What a retry costs.
     pub costs: TokenCosts,
     /// What a success gives back.
@@ -23,6 +30,8 @@ pub struct TokenCostSettings {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct TokenCosts {
+    /// After [`ErrorClass::Transient`]. Default: 5.
+    pub transient: u32,
     /// After [`ErrorClass::Timeout`]. Default: 10.
     pub timeout: u32,
     /// After [`ErrorClass::Throttled`]. Default: 5.
@@ -32,7 +41,7 @@ pub struct TokenCosts {
 }
 
 /// What a success gives back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct TokenRefunds {
@@ -40,6 +49,8 @@ pub struct TokenRefunds {
     pub first_try: u32,
     /// To a request that did. Default: what its last retry cost.
     pub retried: RetriedRefund,
+    /// To each of them on top, from 0 to 1000; fractions add up. Default: 0.
+    pub reward: f64,
 }
 
 /// What the success of a retry gives back.
@@ -56,29 +67,35 @@ pub enum RetriedRefund {
 
 impl Default for TokenCostSettings {
     fn default() -> Self {
-        Self { capacity: 500, costs: TokenCosts::default(), refunds: TokenRefunds::default() }
+        Self {
+            capacity: 500,
+            initial: None,
+            refill_per_second: 0.0,
+            costs: TokenCosts::default(),
+            refunds: TokenRefunds::default(),
+        }
     }
 }
 
 impl Default for TokenCosts {
     fn default() -> Self {
-        Self { timeout: 10, throttled: 5, other: 5 }
+        Self { transient: 5, timeout: 10, throttled: 5, other: 5 }
     }
 }
 
 impl Default for TokenRefunds {
     fn default() -> Self {
-        Self { first_try: 1, retried: RetriedRefund::LastCost }
+        Self { first_try: 1, retried: RetriedRefund::LastCost, reward: 0.0 }
     }
 }
 
 impl TokenCosts {
     const fn of(self, class: ErrorClass) -> u32 {
         match class {
+            ErrorClass::Transient => self.transient,
             ErrorClass::Timeout => self.timeout,
             ErrorClass::Throttled => self.throttled,
-            ErrorClass::Transient
-            | ErrorClass::Contention
+            ErrorClass::Contention
             | ErrorClass::Auth
             | ErrorClass::Quota
             | ErrorClass::Internal
@@ -91,60 +108,107 @@ impl TokenCosts {
     }
 }
 
-/// The shared tokens.
+/// The shared tokens, in units.
 #[derive(Debug)]
 pub(super) struct TokenCost {
-    settings: TokenCostSettings,
-    tokens: AtomicU32,
+    costs: TokenCosts,
+    refunds: TokenRefunds,
+    reward: u64,
+    capacity: u64,
+    /// Units per second.
+    refill: u64,
+    tokens: AtomicU64,
+    /// What time has brought so far, whether it found room or not.
+    refilled: AtomicU64,
 }
 
 impl TokenCost {
     pub(super) fn new(settings: TokenCostSettings) -> Result<Self, ConfigError> {
-        let TokenCosts { timeout, throttled, other } = settings.costs;
+        let TokenCostSettings { capacity, initial, refill_per_second, costs, refunds } = settings;
+        let TokenCosts { transient, timeout, throttled, other } = costs;
         let fields = [
-            ("capacity", settings.capacity),
+            ("capacity", capacity),
+            ("costs.transient", transient),
             ("costs.timeout", timeout),
             ("costs.throttled", throttled),
             ("costs.other", other),
         ];
-        match fields.into_iter().find(|(_, value)| *value == 0) {
-            Some((field, value)) => Err(ConfigError::new(field, value, "at least 1")),
-            None => Ok(Self { tokens: AtomicU32::new(settings.capacity), settings }),
+        if let Some((field, value)) = fields.into_iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::new(field, value, "at least 1"));
         }
+        let initial = initial.unwrap_or(capacity);
+        if initial > capacity {
+            return Err(ConfigError::new("initial", initial, "at most the capacity"));
+        }
+        let rate = "tokens per second, from 0 to a million";
+        Ok(Self {
+            costs,
+            refunds,
+            reward: units("refunds.reward", refunds.reward, 1000.0, "tokens, from 0 to 1000")?,
+            capacity: u64::from(capacity) * ONE,
+            refill: units("refill_per_second", refill_per_second, 1e6, rate)?,
+            tokens: AtomicU64::new(u64::from(initial) * ONE),
+            refilled: AtomicU64::new(0),
+        })
+    }
+
+    /// Does time matter?
+    pub(super) const fn refills(&self) -> bool {
+        self.refill > 0
     }
 
     /// Pays for a retry after a failure of `class` and tells the price, or takes nothing.
-    pub(super) fn pay(&self, class: ErrorClass) -> Option<u32> {
-        let cost = self.settings.costs.of(class);
+    pub(super) fn pay(&self, class: ErrorClass, now: Duration) -> Option<u32> {
+        self.refill(now);
+        let cost = self.costs.of(class);
+        let price = u64::from(cost) * ONE;
         // Relaxed, here and below: the tokens order nothing else.
         self.tokens
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tokens| tokens.checked_sub(cost))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tokens| tokens.checked_sub(price))
             .ok()
             .map(|_| cost)
     }
 
     /// Gives back what a success brings; `last_cost` is what the request's last retry cost.
     pub(super) fn refund(&self, last_cost: Option<u32>) {
-        let TokenRefunds { first_try, retried } = self.settings.refunds;
-        let refund = match (last_cost, retried) {
-            (None, _) => first_try,
+        let refund = match (last_cost, self.refunds.retried) {
+            (None, _) => self.refunds.first_try,
             (Some(cost), RetriedRefund::LastCost) => cost,
             (Some(_), RetriedRefund::Tokens(tokens)) => tokens,
         };
-        let capacity = self.settings.capacity;
+        self.add(u64::from(refund) * ONE + self.reward);
+    }
+
+    /// Adds what time has brought since somebody looked last. Between two payments there are only
+    /// gains, so it makes no difference when each of them is added.
+    fn refill(&self, now: Duration) {
+        if !self.refills() {
+            return;
+        }
+        let due = u128::from(self.refill) * now.as_nanos() / u128::from(ONE);
+        let due = u64::try_from(due).unwrap_or(u64::MAX);
+        let before = self.refilled.fetch_max(due, Ordering::Relaxed);
+        if due > before {
+            self.add(due - before);
+        }
+    }
+
+    fn add(&self, gain: u64) {
+        let capacity = self.capacity;
         // A full bucket is not written to: that is every success of a healthy day.
         let _ = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tokens| {
-            (tokens < capacity).then(|| tokens.saturating_add(refund).min(capacity))
+            (tokens < capacity).then(|| tokens.saturating_add(gain).min(capacity))
         });
     }
 
-    pub(super) fn tokens(&self) -> u32 {
+    pub(super) fn units(&self, now: Duration) -> u64 {
+        self.refill(now);
         self.tokens.load(Ordering::Relaxed)
     }
 
     /// How many retries after failures of no special class the tokens would pay.
-    pub(super) fn balance(&self) -> u64 {
-        u64::from(self.tokens() / self.settings.costs.other)
+    pub(super) fn balance(&self, now: Duration) -> u64 {
+        self.units(now) / (u64::from(self.costs.other) * ONE)
     }
 }
 
@@ -154,25 +218,56 @@ mod tests {
 
     use super::*;
 
+    const NOW: Duration = Duration::ZERO;
+
     #[test]
     fn each_class_has_its_price() {
         let bucket = TokenCost::new(TokenCostSettings {
-            costs: TokenCosts { timeout: 10, throttled: 3, other: 14 },
+            costs: TokenCosts { transient: 14, timeout: 10, throttled: 3, other: 7 },
             ..TokenCostSettings::default()
         })
         .expect("sound settings");
-        assert_eq!(bucket.pay(ErrorClass::Timeout), Some(10));
-        assert_eq!(bucket.pay(ErrorClass::Throttled), Some(3));
-        assert_eq!(bucket.pay(ErrorClass::Transient), Some(14));
-        assert_eq!(bucket.tokens(), 473);
+        assert_eq!(bucket.pay(ErrorClass::Timeout, NOW), Some(10));
+        assert_eq!(bucket.pay(ErrorClass::Throttled, NOW), Some(3));
+        assert_eq!(bucket.pay(ErrorClass::Transient, NOW), Some(14));
+        assert_eq!(bucket.pay(ErrorClass::Contention, NOW), Some(7));
+        assert_eq!(bucket.units(NOW), 466 * ONE);
+    }
+
+    #[test]
+    fn time_fills_it_up_and_no_further() {
+        let bucket = TokenCost::new(TokenCostSettings {
+            capacity: 10,
+            initial: Some(1),
+            refill_per_second: 0.5,
+            ..TokenCostSettings::default()
+        })
+        .expect("sound settings");
+        let at = Duration::from_secs;
+        assert_eq!(bucket.pay(ErrorClass::Transient, at(7)), None);
+        assert_eq!(bucket.pay(ErrorClass::Transient, at(8)), Some(5));
+        assert_eq!(bucket.units(at(8)), 0);
+        // A clock that is behind brings nothing, and takes nothing.
+        assert_eq!(bucket.units(at(3)), 0);
+        assert_eq!(bucket.units(at(11)), ONE * 3 / 2);
+        bucket.refund(None);
+        assert_eq!(bucket.units(Duration::MAX), 10 * ONE);
+        assert_eq!(bucket.units(Duration::MAX), 10 * ONE);
     }
 
     #[test]
     fn wrong_settings_name_the_field() {
         let costs = TokenCosts { throttled: 0, ..TokenCosts::default() };
+        let refunds = TokenRefunds { reward: f64::NAN, ..TokenRefunds::default() };
         let wrong = [
             (TokenCostSettings { capacity: 0, ..Default::default() }, "capacity"),
             (TokenCostSettings { costs, ..Default::default() }, "costs.throttled"),
+            (TokenCostSettings { initial: Some(501), ..Default::default() }, "initial"),
+            (
+                TokenCostSettings { refill_per_second: -5.0, ..Default::default() },
+                "refill_per_second",
+            ),
+            (TokenCostSettings { refunds, ..Default::default() }, "refunds.reward"),
         ];
         for (settings, field) in wrong {
             assert_eq!(TokenCost::new(settings).map(|_| ()).map_err(|e| e.field()), Err(field));
@@ -201,7 +296,7 @@ mod tests {
                     Ok(class) => {
                         let cost = if class == ErrorClass::Timeout { 10 } else { 5 };
                         let paid = model >= cost;
-                        prop_assert_eq!(bucket.pay(class).is_some(), paid);
+                        prop_assert_eq!(bucket.pay(class, NOW).is_some(), paid);
                         model -= if paid { cost } else { 0 };
                     }
                     Err(last_cost) => {
@@ -209,7 +304,7 @@ mod tests {
                         model = (model + i64::from(last_cost.unwrap_or(1))).min(i64::from(capacity));
                     }
                 }
-                prop_assert_eq!(i64::from(bucket.tokens()), model);
+                prop_assert_eq!(bucket.units(NOW), model as u64 * ONE);
             }
         }
     }

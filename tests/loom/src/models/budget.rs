@@ -18,6 +18,7 @@ pub(super) const MODELS: &[Model] = &[
     model("window: a cell changes its slot", window_cell),
     model("in flight: retries and drops", in_flight),
     model("token cost: payments and refunds", token_cost),
+    model("token cost: time brings what it brings once", token_refill),
     model("failure throttle: failures and successes", throttle),
 ];
 
@@ -101,6 +102,22 @@ fn token_cost() {
     let granted = others.map(|other| u32::from(other.join().unwrap())).iter().sum::<u32>();
     assert!(granted >= 1);
     assert_eq!(budget.level(NOW), f64::from(11 - 5 * granted));
+}
+
+/// Time has brought the tokens for one retry, which two requests want.
+fn token_refill() {
+    let settings = TokenCostSettings {
+        capacity: 100,
+        initial: Some(0),
+        refill_per_second: 1.0,
+        ..Default::default()
+    };
+    let budget = Budget::token_cost(settings).unwrap();
+    let now = Duration::from_secs(6);
+    let (one, other) = (budget.clone(), budget.clone());
+    let (one, other) = race(move || asks(&one, now), move || asks(&other, now));
+    assert!(one != other, "tokens for one");
+    assert_eq!(budget.level(now), 1.0);
 }
 
 /// Failures and successes of two threads add up.
