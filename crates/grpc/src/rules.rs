@@ -92,7 +92,8 @@ pub trait GrpcRulesExt: Sized {
     }
 
     /// Every answer with `code` is a failure of `class`, whatever its details say. It then has the
-    /// class's own vote and disposition; the server's hints are read as for the class.
+    /// class's own vote and disposition; the server's hints are read as for the class. A `Status` that
+    /// comes as an error is judged by the other half.
     #[must_use]
     fn code(self, code: Code, class: ErrorClass) -> Self {
         self.adjust_status(|half| half.set(code, Some(class)))

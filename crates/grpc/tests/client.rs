@@ -9,11 +9,13 @@ use tonic::{Code, Request, Status};
 use tower::ServiceBuilder;
 use tower::util::{BoxCloneSyncService, MapRequestLayer};
 use tower_triage_circuit_breaker::{BreakerPolicy, CircuitBreakerLayer};
-use tower_triage_core::{AnyError, CircuitOpen, Classifier};
+use tower_triage_core::{AnyError, CircuitOpen, Classifier, ErrorClass};
+use tower_triage_fallback::{FallbackLayer, copy_fn};
 use tower_triage_grpc::{
     Attempt, Deadline, GrpcReplay, GrpcRulesExt, PeekLayer, Repeatable, ReplayBody,
     ReplayBodyLayer, ServiceConfig, StatusDetails, circuit_open, grpc, set_timeout, with_status,
 };
+use tower_triage_http::copy_request;
 use tower_triage_retry::RetryLayer;
 use tower_triage_timeout::TimeoutLayer;
 
@@ -293,4 +295,35 @@ async fn kf06_a_rejection_is_unavailable_with_the_time_to_wait() {
     let told = StatusDetails::of_message(status.details()).retry_delay.unwrap();
     assert_eq!(told.duration(), open.retry_after());
     assert!(open.retry_after() > Duration::from_secs(20));
+}
+
+/// Retry and fallback share one buffer; no code of the user's copies anything.
+#[tokio::test]
+async fn a_second_channel_takes_over() {
+    let down = Scripted::failing(std::iter::repeat_with(unavailable).take(10));
+    let up = Scripted::default();
+    let classifier = Classifier::new(grpc().repeatable_methods(["shop.Orders"]));
+    let leaf = |channel| {
+        ServiceBuilder::new()
+            .layer(PeekLayer::new())
+            .map_request(|request: Sent| request.map(Body::new))
+            .map_err(AnyError::from)
+            .service(channel)
+    };
+    let backup = leaf(channel(serve(up.clone()).await));
+    let primary = channel(serve(down.clone()).await);
+    let call = tokio::spawn(async move {
+        let stack = ServiceBuilder::new()
+            .layer(ReplayBodyLayer::new())
+            .layer(
+                FallbackLayer::new(classifier.clone())
+                    .or_service([ErrorClass::Transient], backup)
+                    .copy_requests(copy_fn(copy_request)),
+            )
+            .layer(RetryLayer::new(classifier).policy(at_once()).replay(GrpcReplay::new()))
+            .service(leaf(primary));
+        OrdersClient::new(stack).get(Order::new("17")).await
+    });
+    assert_eq!(call.await.unwrap().unwrap().into_inner(), Order::new("17"));
+    assert_eq!((down.calls(), up.calls()), (3, 1));
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::LayerExt;
 use tonic::transport::Server;
 use tonic::{Code, Status};
+use tower::ServiceBuilder;
 use tower_triage_circuit_breaker::{BreakerPolicy, CircuitBreakerLayer};
 use tower_triage_core::{Classifier, RetryAfter};
 use tower_triage_grpc::{GrpcReplay, StatusDetails, Unavailable, grpc};
@@ -45,6 +47,27 @@ async fn kf06_a_server_answers_unavailable_while_its_circuit_is_open() {
         assert!(wait > Duration::from_secs(20) && wait < Duration::from_secs(40));
         assert_eq!(refused.metadata().contains_key("grpc-retry-pushback-ms"), pushes_back);
     }
+}
+
+/// Our layer around one service, whose name tonic wants to know.
+#[tokio::test]
+async fn a_single_service_keeps_its_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let orders = Scripted::failing([Status::unavailable(""), Status::unavailable("")]);
+    let policy = BreakerPolicy::new().consecutive_failures(2).build().unwrap();
+    let breaker = CircuitBreakerLayer::new(Classifier::new(grpc()));
+    let breaker = breaker.policy(policy).reject_with(Unavailable::new());
+    let service =
+        ServiceBuilder::new().layer(breaker).named_layer(OrdersServer::new(orders.clone()));
+    let server = Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let mut client = client(grpc(), GrpcReplay::new(), channel(address));
+    for _ in 0..4 {
+        let status = client.get(Order::new("17")).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+    }
+    assert_eq!(orders.calls(), 2);
 }
 
 /// The wait that a server asks for is the one that its client waits, to the millisecond.

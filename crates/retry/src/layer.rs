@@ -137,7 +137,8 @@ impl<R, P, N, F, M> RetryLayer<R, P, N, F, M> {
 
     /// How failed responses are let go before the next attempt ([`Release`](crate::Release)):
     /// drained within limits, so that a connection can be reused. Default: the replay policy's way,
-    /// which for [`ByClone`] is to drop them. Comes after [`replay`](Self::replay).
+    /// which for [`ByClone`] is to drop them. Comes after [`replay`](Self::replay), whose
+    /// [`hint`](crate::Release::hint) is then not asked.
     #[must_use]
     pub fn release<Res, Fut, G>(self, release: G) -> RetryLayer<R, Releasing<P, G>, N, F, M>
     where

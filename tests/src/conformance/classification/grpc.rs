@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use prost::Message;
 use serde_json::Value;
 use tonic::Status;
-use tower_triage_core::{BoxError, ErrorClass, Failure};
+use tower_triage_core::{BoxError, CircuitOpen, ErrorClass, Failure, Label};
 use tower_triage_grpc::{GrpcFacts, grpc_failure};
 use tower_triage_http::{Http2Fact, Http2Frame, TransportFact};
 
@@ -86,6 +86,7 @@ fn transport_failure(transport: &Value) -> Result<Failure, String> {
 /// A status whose source is of the type that a row names, as tonic makes it.
 fn caused_by(source: &str, input: &Value) -> Result<Failure, String> {
     let source: BoxError = match source {
+        "local::CircuitOpen" => CircuitOpen::new(Label::new("row"), Duration::ZERO).into(),
         "tonic::TimeoutExpired" | "TimeoutExpired" => tonic::TimeoutExpired(()).into(),
         "tonic::ConnectError" | "ConnectError" => {
             tonic::ConnectError(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
