@@ -66,6 +66,7 @@ where
     let count = Arc::clone(&connections);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            stream.set_nodelay(true).unwrap();
             count.fetch_add(1, Ordering::SeqCst);
             tokio::spawn(script(stream));
         }

@@ -88,6 +88,7 @@ where
     let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            stream.set_nodelay(true).unwrap();
             let (script, count) = (script.clone(), Arc::clone(&count));
             tokio::spawn(async move {
                 let mut connection = h2::server::handshake(stream).await.unwrap();
