@@ -154,10 +154,7 @@ impl Said<'_> {
             Some(Pushback::After(wait)) => Some(RetryAfter::Exactly(wait)),
             Some(Pushback::Never) | None => None,
         };
-        pushback
-            .or_else(|| hints::asked(self.metadata, self.now))
-            .or(self.details.retry_delay)
-            .or_else(|| hints::wait(self.metadata, self.now))
+        pushback.or_else(|| hints::wait_with(self.metadata, self.now, self.details.retry_delay))
     }
 }
 

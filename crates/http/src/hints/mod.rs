@@ -40,20 +40,13 @@ pub fn wait_with(
     now: SystemTime,
     in_body: Option<RetryAfter>,
 ) -> Option<RetryAfter> {
-    asked(headers, now)
+    millis(headers, "retry-after-ms")
+        .or_else(|| millis(headers, "x-ms-retry-after-ms"))
+        .or_else(|| retry_after(headers, now))
         .or_else(|| amz_retry_after(headers))
         .or(in_body)
         .or_else(|| rate_limit(headers))
         .or_else(|| reset::longest_reset(headers, now))
-}
-
-/// The wait that is plainly asked for: orders 1 and 2 of [`wait`]. A protocol with hints of its own
-/// puts them behind these, and before the rest.
-#[must_use]
-pub fn asked(headers: &HeaderMap, now: SystemTime) -> Option<RetryAfter> {
-    millis(headers, "retry-after-ms")
-        .or_else(|| millis(headers, "x-ms-retry-after-ms"))
-        .or_else(|| retry_after(headers, now))
 }
 
 /// `Retry-After` alone, seconds or a date.
