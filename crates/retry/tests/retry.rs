@@ -364,6 +364,23 @@ async fn kf29_nor_wait_for_readiness_past_it() {
     assert_eq!(seen.last().attempts, 1);
 }
 
+/// Nor is an attempt begun after it, where the wait took longer than it should have (a busy thread).
+#[tokio::test(start_paused = true)]
+async fn kf29_nor_begin_an_attempt_past_it() {
+    let (classifier, seen) = classifier();
+    let service = failing();
+    let layer = RetryLayer::new(classifier).policy(plan(every(ms(100)).deadline(ms(1000))));
+    for (late, calls, why) in
+        [(999, 2, Refusal::WaitOverDeadline), (1000, 3, Refusal::DeadlinePassed)]
+    {
+        let mut call = tokio_test::task::spawn(layer.layer(service.clone()).oneshot(ask()));
+        assert!(call.poll().is_pending());
+        advance(ms(late)).await;
+        assert_eq!(call.poll(), Poll::Ready(Err(oops(ErrorClass::Transient))));
+        assert_eq!((service.calls(), refusal(&seen.last())), (calls, why));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn kf31_retry_after_is_honoured() {
     for status in [429, 503] {
@@ -630,6 +647,23 @@ async fn nothing_is_cloned_that_the_policy_cannot_use() {
     assert_eq!(clones(at_once().keep_unrepeatable(false), true).await, (3, 1));
     // Kept for the case that the peer vouches that it did nothing; it does not.
     assert_eq!(clones(at_once(), false).await, (1, 0));
+}
+
+/// That nothing was kept is said where nothing else is asked before it.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_kept_is_told() {
+    let (classifier, seen) = classifier();
+    let layer = RetryLayer::new(classifier);
+    let post = Ask { repeatable: false, ..ask() };
+    let told = async |policy: RetryPolicy| {
+        let retry = layer.clone().policy(plan(policy)).layer(failing());
+        retry.oneshot(post.clone()).await.unwrap_err();
+        refusal(&seen.last())
+    };
+    let kept_not = at_once().keep_unrepeatable(false);
+    assert!(matches!(told(kept_not.clone()).await, Refusal::NotReplayable(_)));
+    // One attempt was asked for: then that nothing was kept is no news.
+    assert_eq!(told(kept_not.attempts(1)).await, Refusal::NotIdempotent);
 }
 
 /// A request that is not `Clone`, and is not sent twice.
