@@ -70,6 +70,25 @@ async fn a_response_can_be_the_failure() {
     );
 }
 
+/// Whether an attempt answers at once or after a while, its success is told.
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_takes_its_time_is_told_too() {
+    let (classifier, seen) = classifier();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let service = service_fn(move |_: Ask| {
+        let call = calls.fetch_add(1, Ordering::SeqCst);
+        async move {
+            tokio::time::sleep(ms(10)).await;
+            if call == 0 { Err(oops(ErrorClass::Transient)) } else { Ok(reply(200)) }
+        }
+    });
+    let layer = RetryLayer::new(classifier).policy(plan(every(ms(100))));
+    layer.layer(service).oneshot(ask()).await.unwrap();
+    assert_eq!(seen.outcomes(), ["failed", "waiting", "succeeded"]);
+    let incident = seen.last();
+    assert_eq!((incident.resolution, incident.attempts), (Resolution::RecoveredByRetry, 2));
+}
+
 /// KF-02: see also `contract.rs`, where the inner service insists on it.
 #[tokio::test(start_paused = true)]
 async fn kf02_a_readiness_error_ends_the_call_unchanged() {
