@@ -11,8 +11,9 @@ use common::{Watch, classifier, failing};
 use proptest::prelude::*;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{
-    AnyError, BoxError, Chain, CircuitOpen, ClassifyError, ClassifyLayer, Disposition, ErrorClass,
-    Failure, Fingerprint, Label, Observation, Operation, Phase, RetryAfter, Verdict, io_failure,
+    AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, ClassifyError, ClassifyLayer,
+    Disposition, Elapsed, ErrorClass, Failure, Fingerprint, Halves, Label, Observation, Operation,
+    Phase, RetryAfter, ServerWord, Verdict, Vote, io_failure,
 };
 
 #[derive(Debug)]
@@ -97,6 +98,73 @@ fn an_endless_chain_ends() {
     let error = AnyError::from(Endless);
     assert_eq!(Chain.error(&error).class, ErrorClass::Unknown);
     assert_eq!(format!("{error:#}"), "again");
+}
+
+/// What is told of a failure is the whole chain, whichever way the error comes, and never more than
+/// a line of a log bears.
+#[test]
+fn errors_are_told_with_their_causes_and_in_bounds() {
+    fn told<E: 'static>(error: &E) -> String
+    where
+        Chain: ClassifyError<E>,
+    {
+        Classifier::new(Halves { response: AnyOk, error: Chain }).explain::<(), E>(Err(error))
+    }
+    let wrapped = || Wrapped(Box::new(reset("gone")), "sending");
+    assert_eq!(told(&AnyError::from(wrapped())), "sending: gone");
+    assert_eq!(told(&BoxError::from(wrapped())), "sending: gone");
+    assert_eq!(told(&io::Error::other(reset("gone"))), "gone");
+    let open = CircuitOpen::new(Label::new("orders"), Duration::from_secs(7));
+    assert!(told(&open).contains("orders"), "{}", told(&open));
+    assert!(!told(&Elapsed::deadline(Duration::from_secs(7))).is_empty());
+
+    // 3 bytes each, cut between two of them; and what comes after the end is not begun.
+    let long: &'static str = "漢".repeat(300).leak();
+    let error = AnyError::from(Wrapped(Box::new(reset("gone")), long));
+    assert_eq!(told(&error), "漢".repeat(170));
+    let text: &'static str = "x".repeat(510).leak();
+    let error = AnyError::from(Wrapped(Box::new(reset("gone")), text));
+    assert_eq!(told(&error), format!("{text}: "));
+}
+
+/// Two failures are the same if all that is said of them is.
+#[test]
+fn failures_differ_by_what_they_say() {
+    let failure = Failure::new(ErrorClass::Transient);
+    assert_eq!(failure, ErrorClass::Transient.into());
+    for other in [
+        Failure::new(ErrorClass::Timeout).reason(failure.reason),
+        failure.disposition(Disposition::Processed),
+        failure.retry_after(RetryAfter::Never),
+        failure.server(ServerWord::Demanded),
+        failure.vote(Vote::Ignore),
+        failure.reason("other"),
+    ] {
+        assert_ne!(failure, other);
+    }
+}
+
+/// Classification, section 2: the class's rule, the disposition and the server's word.
+#[test]
+fn what_may_be_sent_again() {
+    let safe = Failure::new(ErrorClass::Transient);
+    for (disposition, done) in [
+        (Disposition::NotSent, false),
+        (Disposition::NotProcessed, false),
+        (Disposition::MaybeProcessed, true),
+        (Disposition::Processed, true),
+    ] {
+        assert_eq!(disposition.may_be_processed(), done);
+        assert_eq!(safe.disposition(disposition).repeatable(false, false), !done);
+        assert!(safe.disposition(disposition).repeatable(true, false));
+    }
+    let unit = Failure::new(ErrorClass::Contention);
+    assert!(unit.repeatable(false, true) && !unit.repeatable(true, false));
+    for class in [ErrorClass::Auth, ErrorClass::Permanent] {
+        assert!(!Failure::new(class).repeatable(true, true));
+        assert!(Failure::new(class).server(ServerWord::Demanded).repeatable(false, false));
+    }
+    assert!(!safe.server(ServerWord::Forbidden).repeatable(true, true));
 }
 
 #[test]
