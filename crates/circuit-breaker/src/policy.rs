@@ -389,6 +389,8 @@ mod tests {
             assert_eq!(error.field(), field, "{error}");
         }
         assert!(row().build().is_ok());
+        assert!(new().time_window(Duration::from_millis(1)).failures(1).build().is_ok());
+        assert!(BreakerPolicy::default().failure_rate(1.0).build().is_ok());
         assert_eq!(BreakerPolicy::default().build().unwrap(), BreakerPlan::default());
     }
 }

@@ -12,8 +12,8 @@ use common::{Answer, Dependency, checked, down, failed, layer, ok, pending, poll
 use proptest::prelude::*;
 use tokio::sync::oneshot;
 use tower::{Layer, Service, ServiceExt};
-use tower_triage_circuit_breaker::{BreakerPolicy, Counts, State};
-use tower_triage_core::{Backoff, ErrorClass};
+use tower_triage_circuit_breaker::{BreakerPolicy, Counts, KeyedSettings, State};
+use tower_triage_core::{Backoff, ErrorClass, Key};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -335,9 +335,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 type InFlight = (Pin<Box<dyn Future<Output = Answer>>>, oneshot::Sender<Answer>, Ticket);
 
-async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
-    let layer = layer(checked(policy(&plan)).into_inner());
-    let handle = layer.handle();
+async fn compare(plan: Plan, keyed: bool, events: Vec<Event>) -> Result<(), TestCaseError> {
+    let mut layer = layer(checked(policy(&plan)).into_inner());
+    if keyed {
+        layer = layer.keyed(KeyedSettings::default());
+    }
+    let shared = layer.handle();
     let mut service = layer.layer(Dependency::default());
     let mut model = Model {
         plan,
@@ -356,12 +359,16 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
     let mut flights: BTreeMap<usize, InFlight> = BTreeMap::new();
     for (number, event) in events.into_iter().enumerate() {
         let mut ends = None;
+        // A key's circuit is made by its first call.
+        let handle = if keyed { shared.key(&Key::EMPTY) } else { Some(shared.clone()) };
+        let handle = handle.as_ref();
         match event {
             Event::Wait(ms) => {
                 tokio::time::advance(Duration::from_millis(ms)).await;
                 model.now += ms;
             }
             Event::Look => {
+                let Some(handle) = handle else { continue };
                 let (sample, held) = (handle.window(), model.held());
                 let count = |is: fn(&Record) -> bool| held.iter().filter(|r| is(r)).count() as u64;
                 prop_assert_eq!(
@@ -371,18 +378,22 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
                 prop_assert_eq!(handle.counts(), model.counts);
             }
             Event::ForceOpen => {
+                let Some(handle) = handle else { continue };
                 handle.force_open();
                 model.enter(State::ForcedOpen);
             }
             Event::ForceClosed => {
+                let Some(handle) = handle else { continue };
                 handle.force_closed();
                 model.enter(State::ForcedClosed);
             }
             Event::Disable => {
+                let Some(handle) = handle else { continue };
                 handle.disable();
                 model.enter(State::Disabled);
             }
             Event::Reset => {
+                let Some(handle) = handle else { continue };
                 handle.reset();
                 model.enter(State::Closed);
             }
@@ -426,7 +437,9 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
             }
             model.finish(ticket, end);
         }
-        prop_assert_eq!(handle.state(), model.state, "after event {}: {:?}", number, event);
+        if let Some(handle) = handle {
+            prop_assert_eq!(handle.state(), model.state, "after event {}: {:?}", number, event);
+        }
     }
     Ok(())
 }
@@ -435,12 +448,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_breaker_does_what_the_model_does(plan in plans(), events in events()) {
+    fn the_breaker_does_what_the_model_does(
+        plan in plans(),
+        keyed: bool,
+        events in events(),
+    ) {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap()
-            .block_on(compare(plan, events))?;
+            .block_on(compare(plan, keyed, events))?;
     }
 }
