@@ -20,8 +20,10 @@ use tower_triage_core::{
     AnyError, Backoff, Chain, CircuitOpen, Classifier, ClassifyError, ClassifyResponse, Describe,
     ErrorClass, Failure, Halves, Label, Random, Refusal, RetryAfter, ServerWord, StepKind, Verdict,
 };
-use tower_triage_retry::budget::{BucketSettings, Budget, ThrottleSettings};
-use tower_triage_retry::{ClassRule, Never, RetryLayer, RetryPolicy, replay_fn};
+use tower_triage_retry::budget::{BucketSettings, Budget, ThrottleSettings, WindowSettings};
+use tower_triage_retry::{
+    Attempt, ClassRule, Never, Release, Replay, RetryLayer, RetryPolicy, replay_fn,
+};
 use tower_triage_test_support::Seen;
 
 fn failing() -> Script {
@@ -716,6 +718,43 @@ async fn kf12_what_cannot_be_replayed_is_sent_once() {
     assert_eq!(service.calls(), 4);
 }
 
+/// What was kept may have become useless meanwhile, and says so itself, with a release hook or without.
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_and_is_gone_is_not_sent_again() {
+    #[derive(Clone)]
+    struct Spent;
+    impl Replay<Ask> for Spent {
+        type Sent = Ask;
+        type Kept = Ask;
+        fn keep(&self, ask: Ask) -> (Ask, Result<Ask, &'static str>) {
+            (ask.clone(), Ok(ask))
+        }
+        fn once(&self, ask: Ask) -> Ask {
+            ask
+        }
+        fn ready(&self, _: &Ask) -> Result<(), &'static str> {
+            Err("spent")
+        }
+        fn again(&self, kept: &mut Ask, _: &Attempt) -> Result<Ask, &'static str> {
+            Ok(kept.clone())
+        }
+    }
+    impl Release<Reply> for Spent {
+        type Future = Ready<()>;
+        fn release(&self, _: Reply) -> Ready<()> {
+            ready(())
+        }
+    }
+    let (classifier, seen) = classifier();
+    let layer = RetryLayer::new(classifier).policy(plan(at_once())).replay(Spent);
+    let service = failing();
+    layer.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+    assert_eq!((service.calls(), refusal(&seen.last())), (1, Refusal::NotReplayable("spent")));
+    let releasing = layer.release(|_: Reply| ready(()));
+    releasing.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+    assert_eq!((service.calls(), refusal(&seen.last())), (2, Refusal::NotReplayable("spent")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_nudge_changes_a_fresh_copy_by_what_went_wrong() {
     let (classifier, seen) = classifier();
@@ -906,6 +945,23 @@ async fn a_failure_throttle_hears_of_every_outcome() {
         layer.layer(script([|| Ok(reply(404))])).oneshot(ask()).await.unwrap();
     }
     assert_eq!(calls().await, 2);
+}
+
+/// A budget over time is told the time: what was spent comes back with it.
+#[tokio::test(start_paused = true)]
+async fn a_window_moves_on_with_the_clock() {
+    let (classifier, _) = classifier();
+    let window = WindowSettings { ttl: Duration::from_secs(1), min_retries_per_sec: 1, ratio: 0.0 };
+    let layer =
+        RetryLayer::new(classifier).policy(plan(at_once())).budget(Budget::window(window).unwrap());
+    let calls = async || {
+        let service = failing();
+        layer.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+        service.calls()
+    };
+    assert_eq!((calls().await, calls().await), (2, 1));
+    advance(Duration::from_secs(2)).await;
+    assert_eq!((calls().await, calls().await), (2, 1));
 }
 
 /// A handler that tolerates one exhausted client call is still retried itself.

@@ -232,12 +232,14 @@ mod tests {
     #[test]
     fn a_cell_that_others_have_moved_on_with_is_left_alone() {
         let requests = Requests::default();
-        requests.add(SLOTS);
-        requests.add(SLOTS);
-        requests.add(0);
-        assert_eq!((requests.sum(0), requests.sum(SLOTS)), (0, 2));
         requests.add(2 * SLOTS);
-        assert_eq!((requests.sum(SLOTS), requests.sum(2 * SLOTS)), (0, 1));
+        requests.add(2 * SLOTS);
+        for late in [0, SLOTS] {
+            requests.add(late);
+            assert_eq!((requests.sum(late), requests.sum(2 * SLOTS)), (0, 2));
+        }
+        requests.add(3 * SLOTS);
+        assert_eq!((requests.sum(2 * SLOTS), requests.sum(3 * SLOTS)), (0, 1));
     }
 
     #[test]
