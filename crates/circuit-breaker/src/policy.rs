@@ -309,11 +309,11 @@ impl BreakerPlan {
         self.window.is_some() && sample.recorded >= self.minimum() && self.exceeded(sample)
     }
 
-    /// Could one more success make the window trip? Below the minimum it could; and where the sample
-    /// is over a limit because good calls have left it, and no outcome came since.
+    /// Could one more success make the window trip? It never makes a sample worse, so only one that
+    /// is over a limit already: below the minimum, or because good calls have left it and no outcome
+    /// came since.
     pub(crate) fn may_trip_on_success(&self, sample: Sample) -> bool {
-        let seen_bad = sample.failures > 0 || sample.slow > 0;
-        seen_bad && (sample.recorded < self.minimum() || self.exceeded(sample))
+        self.exceeded(sample)
     }
 
     /// Is any of the rules over a sample reached, however small the sample is?
