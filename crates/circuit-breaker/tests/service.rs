@@ -113,6 +113,33 @@ async fn slow_calls_trip_and_slow_probes_fail() {
 
 // === What counts ===
 
+/// Judged by rate, a recovery that answers too slowly is none.
+#[tokio::test(start_paused = true)]
+async fn probes_that_are_judged_by_rate_may_be_too_slow() {
+    for (slow, state) in [(1, State::Closed), (2, State::Open)] {
+        let policy = row(1).slow_call(secs(1)).slow_rate(0.5).probes(3).decide_by_rate();
+        let layer = layer(policy);
+        let mut service = layer.layer(Dependency::default());
+        run(&mut service, down()).await.unwrap_err();
+        advance(secs(10)).await;
+        let mut probes = Vec::new();
+        for _ in 0..3 {
+            let (answer, call) = pending();
+            let mut probe = Box::pin(service.ready().await.unwrap().call(call));
+            assert!(poll_once(probe.as_mut()).is_pending());
+            probes.push((answer, probe));
+        }
+        for (number, (answer, probe)) in probes.into_iter().enumerate() {
+            if number + slow == 3 {
+                advance(secs(2)).await;
+            }
+            answer.send(ok()).unwrap();
+            probe.await.unwrap();
+        }
+        assert_eq!(layer.handle().state(), state, "{slow} of 3");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_vote_decides_not_the_class() {
     let layer = layer(row(1));
