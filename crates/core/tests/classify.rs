@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use common::{Watch, classifier, failing};
 use proptest::prelude::*;
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower::{Service as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{
-    AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, ClassifyError, ClassifyLayer,
-    Disposition, Elapsed, ErrorClass, Failure, Fingerprint, Halves, Label, Observation, Operation,
-    Phase, RetryAfter, ServerWord, Verdict, Vote, io_failure,
+    AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, Classify, ClassifyError,
+    ClassifyLayer, Describe, Disposition, Elapsed, ErrorClass, Failure, Fingerprint, Halves, Key,
+    Label, Note, Observation, Operation, Phase, RequestFacts, RetryAfter, RulesExt, ServerWord,
+    Target, TraceParent, Verdict, Vote, io_failure,
 };
 
 #[derive(Debug)]
@@ -98,6 +99,140 @@ fn an_endless_chain_ends() {
     let error = AnyError::from(Endless);
     assert_eq!(Chain.error(&error).class, ErrorClass::Unknown);
     assert_eq!(format!("{error:#}"), "again");
+}
+
+/// Classification, section 6: by kind, and where there is none, by the system's number.
+#[test]
+fn io_errors_by_kind_and_number() {
+    use io::ErrorKind as Kind;
+    let failure = |error: io::Error| Chain.error(&error);
+    for (kind, class, reason) in [
+        (Kind::ConnectionRefused, ErrorClass::Transient, "connection_refused"),
+        (Kind::ConnectionAborted, ErrorClass::Transient, "connection_aborted"),
+        (Kind::BrokenPipe, ErrorClass::Transient, "broken_pipe"),
+        (Kind::UnexpectedEof, ErrorClass::Transient, "unexpected_eof"),
+        (Kind::NetworkDown, ErrorClass::Transient, "unreachable"),
+        (Kind::NotConnected, ErrorClass::Transient, "io_interrupted"),
+        (Kind::WouldBlock, ErrorClass::Timeout, "io_timed_out"),
+        (Kind::AddrInUse, ErrorClass::Rejected, "no_local_address"),
+        (Kind::OutOfMemory, ErrorClass::Rejected, "out_of_memory"),
+        (Kind::NotFound, ErrorClass::Permanent, "io_permanent"),
+        (Kind::InvalidData, ErrorClass::Internal, "invalid_data"),
+        (Kind::ReadOnlyFilesystem, ErrorClass::Internal, "read_only_filesystem"),
+        (Kind::StorageFull, ErrorClass::Quota, "storage_full"),
+        (Kind::Deadlock, ErrorClass::Contention, "resource_busy"),
+        (Kind::Other, ErrorClass::Unknown, "io_unknown"),
+    ] {
+        let failure = failure(kind.into());
+        assert_eq!((failure.class, failure.reason), (class, reason), "{kind:?}");
+        // Only the peer has a breaker, and a local answer says nothing of it.
+        let ignored = matches!(class.vote(), Vote::Ignore) || class == ErrorClass::Permanent;
+        assert_eq!(failure.vote == Vote::Ignore, ignored, "{kind:?}");
+        let unclear = matches!(
+            class,
+            ErrorClass::Transient
+                | ErrorClass::Timeout
+                | ErrorClass::Internal
+                | ErrorClass::Unknown
+        );
+        assert_eq!(failure.disposition.may_be_processed(), unclear, "{kind:?}");
+    }
+    let by_phase = |phase, kind| io_failure(kind, None, phase).reason;
+    assert_eq!(by_phase(Phase::Connect, Kind::NotFound), "socket_missing");
+    assert_eq!(by_phase(Phase::Dns, Kind::Other), "dns");
+    assert_eq!(by_phase(Phase::Read, Kind::Other), "io_unknown");
+
+    #[cfg(target_os = "linux")]
+    for (number, class, reason) in [
+        (24, ErrorClass::Rejected, "out_of_sockets"),
+        (112, ErrorClass::Transient, "host_down"),
+        (36, ErrorClass::Permanent, "io_permanent"),
+        (40, ErrorClass::Permanent, "io_permanent"),
+    ] {
+        let failure = failure(io::Error::from_raw_os_error(number));
+        assert_eq!((failure.class, failure.reason), (class, reason), "{number}");
+    }
+}
+
+/// The documented defaults, and that wrappers of rules pass every fact on.
+#[test]
+fn facts_of_requests_are_neutral_or_what_the_rules_say() {
+    struct Neutral;
+    impl Describe<()> for Neutral {}
+    let neutral = (Neutral.repeatable(&()), Neutral.unit_of_work(&()), Neutral.deadline(&()));
+    assert_eq!(neutral, (true, true, None));
+    assert_eq!((Neutral.operation(&()), Neutral.key(&())), (Operation::EMPTY, Key::EMPTY));
+    assert_eq!((Neutral.request_id(&()), Neutral.trace(&())), (None, None));
+    assert_eq!(Neutral.target(&()), Target::EMPTY);
+
+    struct Named;
+    impl Describe<()> for Named {
+        fn operation(&self, _: &()) -> Operation {
+            Operation::new("named")
+        }
+    }
+    assert_eq!(Named.key(&()), Operation::new("named"));
+
+    let deadline = tokio::time::Instant::now();
+    let trace =
+        TraceParent::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").unwrap();
+    let rules = Halves { response: AnyOk, error: Chain }.describe(move |(): &()| {
+        RequestFacts::new("op")
+            .repeatable(false)
+            .unit_of_work(false)
+            .key("key")
+            .deadline(deadline)
+            .request_id("id")
+            .trace(trace)
+            .target("target")
+    });
+    let wrapped = rules.adjust(|_: Result<&u32, &AnyError>, verdict| verdict);
+    let halves = Halves { response: rules, error: Chain };
+    let facts = |rules: &dyn Describe<()>| {
+        assert!(!rules.repeatable(&()) && !rules.unit_of_work(&()));
+        assert_eq!((rules.operation(&()), rules.key(&())), (Operation::new("op"), Key::new("key")));
+        assert_eq!((rules.deadline(&()), rules.trace(&())), (Some(deadline), Some(trace)));
+        assert_eq!(rules.request_id(&()), Some(Label::new("id")));
+        assert_eq!(rules.target(&()), Target::new("target"));
+    };
+    facts(&rules);
+    facts(&wrapped);
+    facts(&halves);
+}
+
+/// Wrappers of rules neither lose the notes nor the explanation, nor the word of a classify layer.
+#[test]
+fn rules_in_rules_keep_notes_explanations_and_stamps() {
+    let rules = Halves { response: AnyOk, error: Chain }
+        .describe(|(): &()| RequestFacts::new("op"))
+        .adjust(|_: Result<&u32, &AnyError>, _| ErrorClass::Quota.into());
+    let mut outcome = Err::<u32, _>(AnyError::from(reset("gone")));
+    let class = |outcome: &Result<u32, AnyError>| {
+        rules.classify(outcome.as_ref()).failure().map(|failure| failure.class)
+    };
+    let mut text = String::new();
+    rules.explain(outcome.as_ref(), &mut text);
+    assert_eq!((text.as_str(), class(&outcome)), ("gone", Some(ErrorClass::Quota)));
+    let said = Verdict::from(ErrorClass::Declined);
+    assert!(rules.annotate(outcome.as_mut(), &Note::Verdict(said)));
+    assert_eq!(outcome.as_ref().unwrap_err().verdict().and_then(Verdict::failure), said.failure());
+    assert!(!rules.annotate(Ok(&mut 1), &Note::Verdict(said)), "a number carries no note");
+}
+
+/// A service that is not ready is not called: what judges its outcomes adds nothing to that.
+#[tokio::test]
+async fn a_classify_layer_is_ready_when_its_service_is() {
+    let (classifier, _) = classifier();
+    let judge = service_fn(|_: Observation| async { Err::<Verdict, _>(AnyError::msg("none")) });
+    let mut stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new(classifier, judge))
+        .concurrency_limit(1)
+        .service(service_fn(|_: u32| std::future::pending::<Result<u32, AnyError>>()));
+    let _under_way = stack.ready().await.unwrap().call(1);
+    let ready = std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(tower::Service::<u32>::poll_ready(&mut stack, cx).is_ready())
+    });
+    assert!(!ready.await);
 }
 
 /// What is told of a failure is the whole chain, whichever way the error comes, and never more than
@@ -327,6 +462,11 @@ fn an_elapsed_time_limit_is_a_timeout_by_type() {
         assert_eq!(failure.class, ErrorClass::Timeout);
         assert_eq!((failure.server, failure.disposition), (word, disposition));
         assert_eq!(failure.repeatable(true, true), !elapsed.is_deadline());
+        let sent = disposition != Disposition::NotSent;
+        assert_eq!(
+            (elapsed.was_sent(), elapsed.after()),
+            (sent, if sent { after } else { Duration::ZERO })
+        );
         assert_eq!(Chain.error(&AnyError::from(elapsed)), failure);
         let wrapped: BoxError = Box::new(io::Error::other(elapsed));
         assert_eq!(Chain.error(&wrapped), failure);
