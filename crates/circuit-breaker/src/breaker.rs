@@ -311,3 +311,35 @@ impl Permit {
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use tower_triage_core::Random;
+
+    use super::*;
+    use crate::policy::BreakerPlan;
+    use crate::settings::Config;
+
+    /// A thread that looked at the word, and counts when the era is over.
+    #[test]
+    fn a_success_that_missed_the_end_of_its_era_is_late() {
+        let config = Config {
+            policy: BreakerPlan::default(),
+            name: Label::EMPTY,
+            random: std::sync::Arc::new(Random::default()),
+            keyed: None,
+            below_balancer: false,
+        };
+        let settings = Settings::new(&config);
+        let breaker = Breaker::single(config.name, &settings);
+        let permit = breaker.admit(&settings).unwrap();
+        breaker.command(&settings, Circuit::reset);
+        assert!(breaker.tally.as_ref().unwrap().add(permit.stamp.era()));
+        let counts = breaker.counts(&settings);
+        assert_eq!((counts.successes, counts.late), (0, 1));
+        // And one that finds out in time.
+        assert_eq!(breaker.settle(&settings, permit, &Verdict::Success), None);
+        let counts = breaker.counts(&settings);
+        assert_eq!((counts.successes, counts.late), (0, 2));
+    }
+}

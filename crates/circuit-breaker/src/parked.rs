@@ -62,3 +62,36 @@ impl Seat {
         drop(left);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Services come and go as connections do; the seats of those that went make room.
+    #[test]
+    fn those_who_left_take_no_room_and_those_who_wait_keep_theirs() {
+        let (parked, woken) = (Parked::default(), Arc::new(Woken::default()));
+        let waiting: Vec<_> = (0..10).map(|_| parked.seat()).collect();
+        waiting.iter().for_each(|seat| seat.sit(&Waker::from(Arc::clone(&woken))));
+        for _ in 0..10_000 {
+            drop(parked.seat());
+        }
+        assert!(lock(&parked.seats).capacity() < 100, "{}", lock(&parked.seats).capacity());
+        waiting[0].leave();
+        parked.wake();
+        parked.wake();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 9, "each once, but for the one who left");
+    }
+}

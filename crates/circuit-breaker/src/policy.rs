@@ -309,11 +309,11 @@ impl BreakerPlan {
         self.window.is_some() && sample.recorded >= self.minimum() && self.exceeded(sample)
     }
 
-    /// Could one more success make the window trip? Below the minimum it could; and where the sample
-    /// is over a limit because good calls have left it, and no outcome came since.
+    /// Could one more success make the window trip? It never makes a sample worse, so only one that
+    /// is over a limit already: below the minimum, or because good calls have left it and no outcome
+    /// came since.
     pub(crate) fn may_trip_on_success(&self, sample: Sample) -> bool {
-        let seen_bad = sample.failures > 0 || sample.slow > 0;
-        seen_bad && (sample.recorded < self.minimum() || self.exceeded(sample))
+        self.exceeded(sample)
     }
 
     /// Is any of the rules over a sample reached, however small the sample is?
@@ -389,6 +389,8 @@ mod tests {
             assert_eq!(error.field(), field, "{error}");
         }
         assert!(row().build().is_ok());
+        assert!(new().time_window(Duration::from_millis(1)).failures(1).build().is_ok());
+        assert!(BreakerPolicy::default().failure_rate(1.0).build().is_ok());
         assert_eq!(BreakerPolicy::default().build().unwrap(), BreakerPlan::default());
     }
 }

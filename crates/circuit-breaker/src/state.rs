@@ -118,3 +118,36 @@ impl Sample {
 fn rate(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dashboards and alerts know states by these names.
+    #[test]
+    fn states_keep_their_names() {
+        use State::{Closed, Disabled, ForcedClosed, ForcedOpen, HalfOpen, Open};
+        let names = [
+            (Closed, "closed"),
+            (Open, "open"),
+            (HalfOpen, "half_open"),
+            (ForcedOpen, "forced_open"),
+            (ForcedClosed, "forced_closed"),
+            (Disabled, "disabled"),
+        ];
+        for (state, name) in names {
+            assert_eq!((state.as_str(), state.to_string().as_str()), (name, name));
+            #[cfg(feature = "serde")]
+            assert_eq!(serde_json::to_string(&state).unwrap(), format!("{name:?}"));
+        }
+    }
+
+    #[test]
+    fn rates_are_shares_and_of_nothing_all_is_well() {
+        assert_eq!(Counts::default().success_rate(), 1.0);
+        let counts = Counts { successes: 3, failures: 1, ..Counts::default() };
+        assert_eq!(counts.success_rate(), 0.75);
+        let sample = Sample { recorded: 4, failures: 1, slow: 2 };
+        assert_eq!((sample.failure_rate(), sample.slow_rate()), (0.25, 0.5));
+    }
+}

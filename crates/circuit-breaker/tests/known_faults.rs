@@ -376,6 +376,74 @@ async fn kf44_the_least_recently_used_key_goes_first() {
     assert_eq!(handle.overflowed(), 0);
 }
 
+/// Closed keys go in the order of their last use, and no sooner than there is need.
+#[tokio::test(start_paused = true)]
+async fn kf44_what_is_used_is_kept() {
+    let limits = KeyedSettings::new(16, secs(600)).unwrap();
+    let layer = layer(row(3)).keyed(limits);
+    let mut service = layer.layer(Dependency::default());
+    for number in 0..100 {
+        for key in ["busy", "often", &number.to_string()] {
+            let call = Call { key: Key::new(key), ..call(ok()) };
+            service.ready().await.unwrap().call(call).await.unwrap();
+            advance(Duration::from_millis(1)).await;
+        }
+    }
+    let handle = layer.handle();
+    for key in ["busy", "often"] {
+        assert_eq!(handle.key(&Key::new(key)).unwrap().counts().successes, 100, "{key}");
+    }
+    assert!((12..=16).contains(&handle.keys().len()), "{}", handle.keys().len());
+    for number in 90..100 {
+        assert!(handle.key(&Key::new(&number.to_string())).is_some(), "{number}");
+    }
+    assert_eq!(handle.overflowed(), 0);
+}
+
+/// Nobody's order is forgotten, however long nobody calls; a probe that hangs for so long is.
+#[tokio::test(start_paused = true)]
+async fn kf44_idle_keys_are_forgotten_unless_somebody_forced_them() {
+    let layer = layer(row(1)).keyed(KeyedSettings::new(16, secs(600)).unwrap());
+    let mut service = layer.layer(Dependency::default());
+    let mut start = async |key: &str, answer: Option<Answer>| {
+        let (sender, call) = pending();
+        let call = Call { key: Key::new(key), ..call };
+        let mut future = Box::pin(service.ready().await.unwrap().call(call));
+        match answer {
+            Some(answer) => {
+                sender.send(answer).unwrap();
+                _ = future.await;
+                None
+            }
+            None => {
+                assert!(poll_once(future.as_mut()).is_pending());
+                Some((sender, future))
+            }
+        }
+    };
+    for key in ["closed", "forced", "disabled"] {
+        start(key, Some(ok())).await;
+    }
+    for key in ["open", "probed"] {
+        start(key, Some(down())).await;
+    }
+    let handle = layer.handle();
+    handle.key(&Key::new("forced")).unwrap().force_open();
+    handle.key(&Key::new("disabled")).unwrap().disable();
+    advance(secs(10)).await;
+    let _hanging = start("probed", None).await.unwrap();
+    let names = || {
+        let mut names: Vec<_> = handle.keys().iter().map(|key| key.name().to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["closed", "disabled", "forced", "open", "probed"]);
+    advance(secs(590)).await;
+    assert_eq!(names(), ["disabled", "forced", "probed"], "used ten seconds later");
+    advance(secs(10)).await;
+    assert_eq!(names(), ["disabled", "forced"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn kf45_callbacks_run_outside_the_lock() {
     let layer = layer(row(1));

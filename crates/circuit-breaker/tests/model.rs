@@ -12,8 +12,8 @@ use common::{Answer, Dependency, checked, down, failed, layer, ok, pending, poll
 use proptest::prelude::*;
 use tokio::sync::oneshot;
 use tower::{Layer, Service, ServiceExt};
-use tower_triage_circuit_breaker::{BreakerPolicy, State};
-use tower_triage_core::{Backoff, ErrorClass};
+use tower_triage_circuit_breaker::{BreakerPolicy, Counts, KeyedSettings, State};
+use tower_triage_core::{Backoff, ErrorClass, Key};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -55,7 +55,7 @@ enum Event {
     Start,
     /// Ends the call in flight at this position (modulo how many there are).
     Finish(usize, End),
-    /// Reads the window, which may let old calls leave it.
+    /// Reads counts and window, which may let old calls leave it.
     Look,
     ForceOpen,
     ForceClosed,
@@ -84,6 +84,7 @@ struct Model {
     open_until: u64,
     in_flight: u32,
     probes: Vec<Record>,
+    counts: Counts,
 }
 
 struct Ticket {
@@ -106,6 +107,12 @@ impl Model {
     }
 
     fn start(&mut self) -> Result<Ticket, u64> {
+        let admitted = self.admit();
+        self.counts.rejected += u64::from(admitted.is_err());
+        admitted
+    }
+
+    fn admit(&mut self) -> Result<Ticket, u64> {
         match self.state {
             State::Closed | State::ForcedClosed | State::Disabled => {}
             State::ForcedOpen => return Err(0),
@@ -138,7 +145,43 @@ impl Model {
             || by_number && self.plan.failures.is_some_and(|limit| failures >= f64::from(limit))
     }
 
+    fn count(&mut self, ticket: &Ticket, end: End) {
+        let slow = self.is_slow(ticket);
+        let counts = &mut self.counts;
+        match end {
+            _ if ticket.era == self.era && self.state == State::ForcedClosed => return,
+            End::Dropped => counts.abandoned += 1,
+            End::Ignored => counts.ignored += 1,
+            End::Success | End::Failure if ticket.era != self.era => counts.late += 1,
+            End::Success => counts.successes += 1,
+            End::Failure => counts.failures += 1,
+        }
+        let judged = matches!(end, End::Success | End::Failure) && ticket.era == self.era;
+        counts.slow += u64::from(judged && slow);
+    }
+
+    fn is_slow(&self, ticket: &Ticket) -> bool {
+        self.plan.slow && self.now - ticket.started > SLOW_MS
+    }
+
+    /// What the window holds now.
+    fn held(&mut self) -> Vec<Record> {
+        let now = self.now;
+        match self.plan.window {
+            None => Vec::new(),
+            Some(Window::Calls(length)) => {
+                let from = self.calls.len().saturating_sub(length as usize);
+                self.calls[from..].to_vec()
+            }
+            Some(Window::Millis(length)) => {
+                self.slices.retain(|(start, _)| now - start < length);
+                self.slices.iter().flat_map(|(_, r)| r).copied().collect()
+            }
+        }
+    }
+
     fn finish(&mut self, ticket: Ticket, end: End) {
+        self.count(&ticket, end);
         if ticket.era != self.era {
             return;
         }
@@ -150,8 +193,7 @@ impl Model {
                 return;
             }
         };
-        let record =
-            Record { failure, slow: self.plan.slow && self.now - ticket.started > SLOW_MS };
+        let record = Record { failure, slow: self.is_slow(&ticket) };
         match self.state {
             State::Closed => self.record(record),
             State::HalfOpen => {
@@ -181,12 +223,11 @@ impl Model {
 
     fn record(&mut self, record: Record) {
         self.row = if record.failure { self.row + 1 } else { 0 };
-        let (held, minimum) = match self.plan.window {
-            None => (Vec::new(), u32::MAX),
+        let minimum = match self.plan.window {
+            None => u32::MAX,
             Some(Window::Calls(length)) => {
                 self.calls.push(record);
-                let from = self.calls.len().saturating_sub(length as usize);
-                (self.calls[from..].to_vec(), self.plan.minimum.min(length))
+                self.plan.minimum.min(length)
             }
             Some(Window::Millis(length)) => {
                 let now = self.now;
@@ -195,9 +236,10 @@ impl Model {
                     Some((start, records)) if (now - *start) * 10 < length => records.push(record),
                     _ => self.slices.push((now, vec![record])),
                 }
-                (self.slices.iter().flat_map(|(_, r)| r).copied().collect(), self.plan.minimum)
+                self.plan.minimum
             }
         };
+        let held = self.held();
         let row_trips = record.failure && self.plan.row.is_some_and(|limit| self.row >= limit);
         if row_trips || (held.len() >= minimum as usize && self.exceeded(&held)) {
             self.trip();
@@ -276,7 +318,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         16 => end().prop_map(Event::Call),
         4 => Just(Event::Start),
         5 => (any::<usize>(), end()).prop_map(|(n, end)| Event::Finish(n, end)),
-        1 => Just(Event::Look),
+        2 => Just(Event::Look),
         1 => prop_oneof![
             Just(Event::ForceOpen),
             Just(Event::ForceClosed),
@@ -293,9 +335,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 type InFlight = (Pin<Box<dyn Future<Output = Answer>>>, oneshot::Sender<Answer>, Ticket);
 
-async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
-    let layer = layer(checked(policy(&plan)).into_inner());
-    let handle = layer.handle();
+async fn compare(plan: Plan, keyed: bool, events: Vec<Event>) -> Result<(), TestCaseError> {
+    let mut layer = layer(checked(policy(&plan)).into_inner());
+    if keyed {
+        layer = layer.keyed(KeyedSettings::default());
+    }
+    let shared = layer.handle();
     let mut service = layer.layer(Dependency::default());
     let mut model = Model {
         plan,
@@ -309,32 +354,46 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
         open_until: 0,
         in_flight: 0,
         probes: Vec::new(),
+        counts: Counts::default(),
     };
     let mut flights: BTreeMap<usize, InFlight> = BTreeMap::new();
     for (number, event) in events.into_iter().enumerate() {
         let mut ends = None;
+        // A key's circuit is made by its first call.
+        let handle = if keyed { shared.key(&Key::EMPTY) } else { Some(shared.clone()) };
+        let handle = handle.as_ref();
         match event {
             Event::Wait(ms) => {
                 tokio::time::advance(Duration::from_millis(ms)).await;
                 model.now += ms;
             }
             Event::Look => {
-                let sample = handle.window();
-                prop_assert!(sample.failures <= sample.recorded && sample.slow <= sample.recorded);
+                let Some(handle) = handle else { continue };
+                let (sample, held) = (handle.window(), model.held());
+                let count = |is: fn(&Record) -> bool| held.iter().filter(|r| is(r)).count() as u64;
+                prop_assert_eq!(
+                    (sample.recorded, sample.failures, sample.slow),
+                    (count(|_| true), count(|r| r.failure), count(|r| r.slow))
+                );
+                prop_assert_eq!(handle.counts(), model.counts);
             }
             Event::ForceOpen => {
+                let Some(handle) = handle else { continue };
                 handle.force_open();
                 model.enter(State::ForcedOpen);
             }
             Event::ForceClosed => {
+                let Some(handle) = handle else { continue };
                 handle.force_closed();
                 model.enter(State::ForcedClosed);
             }
             Event::Disable => {
+                let Some(handle) = handle else { continue };
                 handle.disable();
                 model.enter(State::Disabled);
             }
             Event::Reset => {
+                let Some(handle) = handle else { continue };
                 handle.reset();
                 model.enter(State::Closed);
             }
@@ -378,7 +437,9 @@ async fn compare(plan: Plan, events: Vec<Event>) -> Result<(), TestCaseError> {
             }
             model.finish(ticket, end);
         }
-        prop_assert_eq!(handle.state(), model.state, "after event {}: {:?}", number, event);
+        if let Some(handle) = handle {
+            prop_assert_eq!(handle.state(), model.state, "after event {}: {:?}", number, event);
+        }
     }
     Ok(())
 }
@@ -387,12 +448,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_breaker_does_what_the_model_does(plan in plans(), events in events()) {
+    fn the_breaker_does_what_the_model_does(
+        plan in plans(),
+        keyed: bool,
+        events in events(),
+    ) {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap()
-            .block_on(compare(plan, events))?;
+            .block_on(compare(plan, keyed, events))?;
     }
 }

@@ -113,6 +113,33 @@ async fn slow_calls_trip_and_slow_probes_fail() {
 
 // === What counts ===
 
+/// Judged by rate, a recovery that answers too slowly is none.
+#[tokio::test(start_paused = true)]
+async fn probes_that_are_judged_by_rate_may_be_too_slow() {
+    for (slow, state) in [(1, State::Closed), (2, State::Open)] {
+        let policy = row(1).slow_call(secs(1)).slow_rate(0.5).probes(3).decide_by_rate();
+        let layer = layer(policy);
+        let mut service = layer.layer(Dependency::default());
+        run(&mut service, down()).await.unwrap_err();
+        advance(secs(10)).await;
+        let mut probes = Vec::new();
+        for _ in 0..3 {
+            let (answer, call) = pending();
+            let mut probe = Box::pin(service.ready().await.unwrap().call(call));
+            assert!(poll_once(probe.as_mut()).is_pending());
+            probes.push((answer, probe));
+        }
+        for (number, (answer, probe)) in probes.into_iter().enumerate() {
+            if number + slow == 3 {
+                advance(secs(2)).await;
+            }
+            answer.send(ok()).unwrap();
+            probe.await.unwrap();
+        }
+        assert_eq!(layer.handle().state(), state, "{slow} of 3");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_vote_decides_not_the_class() {
     let layer = layer(row(1));
@@ -268,6 +295,20 @@ async fn readied_while_closed_and_called_while_open_is_rejected_and_stays_ready(
     assert_eq!((gate.inner.calls(), layer.handle().state()), (1, State::Closed));
 }
 
+/// A look while it was open takes nothing from a service that had been readied before.
+#[tokio::test(start_paused = true)]
+async fn readied_while_closed_it_stays_readied_through_an_open_period() {
+    let layer = layer(row(1));
+    let mut service = layer.layer(Dependency::default());
+    let mut readied = service.clone();
+    readied.ready().await.unwrap();
+    run(&mut service, down()).await.unwrap_err();
+    readied.ready().await.unwrap();
+    advance(secs(10)).await;
+    readied.call(call(ok())).await.unwrap();
+    assert_eq!(layer.handle().state(), State::Closed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn readied_to_reject_rejects_even_if_the_time_ran_out_meanwhile() {
     let layer = layer(row(1));
@@ -380,6 +421,31 @@ async fn below_a_balancer_an_open_breaker_is_pending_until_its_probe_is_due() {
     drop(probe);
     assert!(waiting.is_woken());
     assert_ready!(waiting.poll()).unwrap().call(call(ok())).await.unwrap();
+}
+
+/// Who waits for one open period waits for the next one too, if that takes its place; and who waits
+/// no longer is not woken.
+#[tokio::test(start_paused = true)]
+async fn below_a_balancer_it_is_the_present_period_that_is_waited_for() {
+    let layer = layer(row(1)).below_balancer();
+    let mut service = layer.layer(Dependency::default());
+    run(&mut service, down()).await.unwrap_err();
+    let mut readied = service.clone();
+    let mut waiting = tokio_test::task::spawn(std::future::poll_fn(|cx| readied.poll_ready(cx)));
+    assert_pending!(waiting.poll());
+    advance(secs(5)).await;
+    layer.handle().reset();
+    run(&mut service, down()).await.unwrap_err();
+    assert!(waiting.is_woken());
+    assert_pending!(waiting.poll());
+    advance(secs(6)).await;
+    assert!(!waiting.is_woken(), "eleven seconds after the first opening, six after the second");
+    advance(secs(4)).await;
+    assert!(waiting.is_woken());
+    assert_ready!(waiting.poll()).unwrap();
+    layer.handle().force_open();
+    layer.handle().reset();
+    assert!(!waiting.is_woken(), "it is ready, and waits for nothing");
 }
 
 #[tokio::test(start_paused = true)]

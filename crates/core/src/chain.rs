@@ -188,16 +188,8 @@ pub fn io_failure(kind: io::ErrorKind, os: Option<i32>, phase: Phase) -> Failure
         ErrorClass::Permanent => failure.vote(Vote::Ignore),
         _ => failure,
     };
-    if phase.before_sending() {
-        return failure.disposition(Disposition::NotSent);
-    }
-    match class {
-        ErrorClass::Transient
-        | ErrorClass::Timeout
-        | ErrorClass::Internal
-        | ErrorClass::Unknown => failure.disposition(Disposition::MaybeProcessed),
-        _ => failure,
-    }
+    // Else the class's own: what broke on the way may have been processed.
+    if phase.before_sending() { failure.disposition(Disposition::NotSent) } else { failure }
 }
 
 /// Classifies `error` and its sources with what core knows. `Unknown` if no type along the chain

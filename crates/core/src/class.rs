@@ -318,7 +318,52 @@ impl<'de> serde::Deserialize<'de> for ClassSet {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// A set of classes is what a set of them is anywhere else.
+        #[test]
+        fn a_set_of_classes_is_a_set(a in 0_u16..=0x0fff, b in 0_u16..=0x0fff, class in 0..12_usize) {
+            let class = ErrorClass::ALL[class];
+            let (a, b) = (ClassSet(a), ClassSet(b));
+            let plain = |set: ClassSet| set.iter().collect::<BTreeSet<_>>();
+            prop_assert_eq!(plain(a).into_iter().collect::<ClassSet>(), a);
+            prop_assert_eq!(a.is_empty(), plain(a).is_empty());
+            prop_assert_eq!(a.contains(class), plain(a).contains(&class));
+            prop_assert_eq!(plain(a.union(b)), &plain(a) | &plain(b));
+            prop_assert_eq!(plain(a.intersection(b)), &plain(a) & &plain(b));
+            prop_assert_eq!(plain(a.with(class)), &plain(a) | &BTreeSet::from([class]));
+            prop_assert_eq!(plain(a.without(class)), &plain(a) - &BTreeSet::from([class]));
+            prop_assert_eq!(ClassSet::from([class]), ClassSet::from(class));
+            prop_assert_eq!(plain(class.into()), BTreeSet::from([class]));
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_set_is_written_as_the_names_in_it() {
+        let set = ClassSet::from([ErrorClass::Unknown, ErrorClass::Quota]);
+        let json = serde_json::to_string(&set).unwrap();
+        assert_eq!(json, r#"["Quota","Unknown"]"#);
+        assert_eq!(serde_json::from_str::<ClassSet>(&json).unwrap(), set);
+    }
+
+    /// The fallback column of the table.
+    #[test]
+    fn what_another_way_can_reach() {
+        let not = [
+            ErrorClass::Contention,
+            ErrorClass::Auth,
+            ErrorClass::Permanent,
+            ErrorClass::Cancelled,
+        ];
+        let rest = not.into_iter().fold(ClassSet::ALL, ClassSet::without);
+        assert_eq!(ClassSet::bypassable(), rest);
+    }
 
     #[test]
     fn index_is_the_position_in_all() {

@@ -167,9 +167,9 @@ impl<R> Classifier<R> {
     where
         R: Classify<Res, E>,
     {
-        let mut text = Bounded(String::new());
-        self.shared.rules.explain(outcome, &mut text);
-        text.0
+        let mut out = Bounded::new();
+        self.shared.rules.explain(outcome, &mut out);
+        out.text
     }
 
     /// Attaches `note` to the outcome, if its type can carry it.
@@ -301,17 +301,26 @@ pub(crate) fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
     }
 }
 
-/// Keeps the first 512 bytes that are written to it.
-struct Bounded(String);
+/// Keeps the first 512 bytes that are written to it, and nothing after a cut.
+struct Bounded {
+    text: String,
+    left: usize,
+}
+
+impl Bounded {
+    const fn new() -> Self {
+        Self { text: String::new(), left: 512 }
+    }
+}
 
 impl fmt::Write for Bounded {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        const MAX: usize = 512;
-        let mut end = s.len().min(MAX - self.0.len());
+        let mut end = s.len().min(self.left);
         while !s.is_char_boundary(end) {
             end -= 1;
         }
-        self.0.push_str(&s[..end]);
+        self.text.push_str(&s[..end]);
+        self.left = if end < s.len() { 0 } else { self.left - end };
         Ok(())
     }
 }

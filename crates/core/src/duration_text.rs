@@ -90,6 +90,8 @@ mod tests {
             ("0s", 0),
             ("7ns", 7),
             ("10us", 10_000),
+            ("0.00000000000001d", 0),
+            ("1.00000000000001d", 86_400_000_000_000),
         ] {
             assert_eq!(parse(text), Some(Duration::from_nanos(nanos)), "{text}");
         }
@@ -98,6 +100,7 @@ mod tests {
     #[test]
     fn refuses_the_rest() {
         for text in [
+            "1.000000000000001d",
             "",
             "5",
             "s",

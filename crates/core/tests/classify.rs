@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use common::{Watch, classifier, failing};
 use proptest::prelude::*;
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower::{Service as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{
-    AnyError, BoxError, Chain, CircuitOpen, ClassifyError, ClassifyLayer, Disposition, ErrorClass,
-    Failure, Fingerprint, Label, Observation, Operation, Phase, RetryAfter, Verdict, io_failure,
+    AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, Classify, ClassifyError,
+    ClassifyLayer, Describe, Disposition, Elapsed, ErrorClass, Failure, Fingerprint, Halves, Key,
+    Label, Note, Observation, Operation, Phase, RequestFacts, RetryAfter, RulesExt, ServerWord,
+    Target, TraceParent, Verdict, Vote, io_failure,
 };
 
 #[derive(Debug)]
@@ -97,6 +99,207 @@ fn an_endless_chain_ends() {
     let error = AnyError::from(Endless);
     assert_eq!(Chain.error(&error).class, ErrorClass::Unknown);
     assert_eq!(format!("{error:#}"), "again");
+}
+
+/// Classification, section 6: by kind, and where there is none, by the system's number.
+#[test]
+fn io_errors_by_kind_and_number() {
+    use io::ErrorKind as Kind;
+    let failure = |error: io::Error| Chain.error(&error);
+    for (kind, class, reason) in [
+        (Kind::ConnectionRefused, ErrorClass::Transient, "connection_refused"),
+        (Kind::ConnectionAborted, ErrorClass::Transient, "connection_aborted"),
+        (Kind::BrokenPipe, ErrorClass::Transient, "broken_pipe"),
+        (Kind::UnexpectedEof, ErrorClass::Transient, "unexpected_eof"),
+        (Kind::NetworkDown, ErrorClass::Transient, "unreachable"),
+        (Kind::NotConnected, ErrorClass::Transient, "io_interrupted"),
+        (Kind::WouldBlock, ErrorClass::Timeout, "io_timed_out"),
+        (Kind::AddrInUse, ErrorClass::Rejected, "no_local_address"),
+        (Kind::OutOfMemory, ErrorClass::Rejected, "out_of_memory"),
+        (Kind::NotFound, ErrorClass::Permanent, "io_permanent"),
+        (Kind::InvalidData, ErrorClass::Internal, "invalid_data"),
+        (Kind::ReadOnlyFilesystem, ErrorClass::Internal, "read_only_filesystem"),
+        (Kind::StorageFull, ErrorClass::Quota, "storage_full"),
+        (Kind::Deadlock, ErrorClass::Contention, "resource_busy"),
+        (Kind::Other, ErrorClass::Unknown, "io_unknown"),
+    ] {
+        let failure = failure(kind.into());
+        assert_eq!((failure.class, failure.reason), (class, reason), "{kind:?}");
+        // Only the peer has a breaker, and a local answer says nothing of it.
+        let ignored = matches!(class.vote(), Vote::Ignore) || class == ErrorClass::Permanent;
+        assert_eq!(failure.vote == Vote::Ignore, ignored, "{kind:?}");
+        let unclear = matches!(
+            class,
+            ErrorClass::Transient
+                | ErrorClass::Timeout
+                | ErrorClass::Internal
+                | ErrorClass::Unknown
+        );
+        assert_eq!(failure.disposition.may_be_processed(), unclear, "{kind:?}");
+    }
+    let by_phase = |phase, kind| io_failure(kind, None, phase).reason;
+    assert_eq!(by_phase(Phase::Connect, Kind::NotFound), "socket_missing");
+    assert_eq!(by_phase(Phase::Dns, Kind::Other), "dns");
+    assert_eq!(by_phase(Phase::Read, Kind::Other), "io_unknown");
+
+    #[cfg(target_os = "linux")]
+    for (number, class, reason) in [
+        (24, ErrorClass::Rejected, "out_of_sockets"),
+        (112, ErrorClass::Transient, "host_down"),
+        (36, ErrorClass::Permanent, "io_permanent"),
+        (40, ErrorClass::Permanent, "io_permanent"),
+    ] {
+        let failure = failure(io::Error::from_raw_os_error(number));
+        assert_eq!((failure.class, failure.reason), (class, reason), "{number}");
+    }
+}
+
+/// The documented defaults, and that wrappers of rules pass every fact on.
+#[test]
+fn facts_of_requests_are_neutral_or_what_the_rules_say() {
+    struct Neutral;
+    impl Describe<()> for Neutral {}
+    let neutral = (Neutral.repeatable(&()), Neutral.unit_of_work(&()), Neutral.deadline(&()));
+    assert_eq!(neutral, (true, true, None));
+    assert_eq!((Neutral.operation(&()), Neutral.key(&())), (Operation::EMPTY, Key::EMPTY));
+    assert_eq!((Neutral.request_id(&()), Neutral.trace(&())), (None, None));
+    assert_eq!(Neutral.target(&()), Target::EMPTY);
+
+    struct Named;
+    impl Describe<()> for Named {
+        fn operation(&self, _: &()) -> Operation {
+            Operation::new("named")
+        }
+    }
+    assert_eq!(Named.key(&()), Operation::new("named"));
+
+    let deadline = tokio::time::Instant::now();
+    let trace =
+        TraceParent::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").unwrap();
+    let rules = Halves { response: AnyOk, error: Chain }.describe(move |(): &()| {
+        RequestFacts::new("op")
+            .repeatable(false)
+            .unit_of_work(false)
+            .key("key")
+            .deadline(deadline)
+            .request_id("id")
+            .trace(trace)
+            .target("target")
+    });
+    let wrapped = rules.adjust(|_: Result<&u32, &AnyError>, verdict| verdict);
+    let halves = Halves { response: rules, error: Chain };
+    let facts = |rules: &dyn Describe<()>| {
+        assert!(!rules.repeatable(&()) && !rules.unit_of_work(&()));
+        assert_eq!((rules.operation(&()), rules.key(&())), (Operation::new("op"), Key::new("key")));
+        assert_eq!((rules.deadline(&()), rules.trace(&())), (Some(deadline), Some(trace)));
+        assert_eq!(rules.request_id(&()), Some(Label::new("id")));
+        assert_eq!(rules.target(&()), Target::new("target"));
+    };
+    facts(&rules);
+    facts(&wrapped);
+    facts(&halves);
+}
+
+/// Wrappers of rules neither lose the notes nor the explanation, nor the word of a classify layer.
+#[test]
+fn rules_in_rules_keep_notes_explanations_and_stamps() {
+    let rules = Halves { response: AnyOk, error: Chain }
+        .describe(|(): &()| RequestFacts::new("op"))
+        .adjust(|_: Result<&u32, &AnyError>, _| ErrorClass::Quota.into());
+    let mut outcome = Err::<u32, _>(AnyError::from(reset("gone")));
+    let class = |outcome: &Result<u32, AnyError>| {
+        rules.classify(outcome.as_ref()).failure().map(|failure| failure.class)
+    };
+    let mut text = String::new();
+    rules.explain(outcome.as_ref(), &mut text);
+    assert_eq!((text.as_str(), class(&outcome)), ("gone", Some(ErrorClass::Quota)));
+    let said = Verdict::from(ErrorClass::Declined);
+    assert!(rules.annotate(outcome.as_mut(), &Note::Verdict(said)));
+    assert_eq!(outcome.as_ref().unwrap_err().verdict().and_then(Verdict::failure), said.failure());
+    assert!(!rules.annotate(Ok(&mut 1), &Note::Verdict(said)), "a number carries no note");
+}
+
+/// A service that is not ready is not called: what judges its outcomes adds nothing to that.
+#[tokio::test]
+async fn a_classify_layer_is_ready_when_its_service_is() {
+    let (classifier, _) = classifier();
+    let judge = service_fn(|_: Observation| async { Err::<Verdict, _>(AnyError::msg("none")) });
+    let mut stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new(classifier, judge))
+        .concurrency_limit(1)
+        .service(service_fn(|_: u32| std::future::pending::<Result<u32, AnyError>>()));
+    let _under_way = stack.ready().await.unwrap().call(1);
+    let ready = std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(tower::Service::<u32>::poll_ready(&mut stack, cx).is_ready())
+    });
+    assert!(!ready.await);
+}
+
+/// What is told of a failure is the whole chain, whichever way the error comes, and never more than
+/// a line of a log bears.
+#[test]
+fn errors_are_told_with_their_causes_and_in_bounds() {
+    fn told<E: 'static>(error: &E) -> String
+    where
+        Chain: ClassifyError<E>,
+    {
+        Classifier::new(Halves { response: AnyOk, error: Chain }).explain::<(), E>(Err(error))
+    }
+    let wrapped = || Wrapped(Box::new(reset("gone")), "sending");
+    assert_eq!(told(&AnyError::from(wrapped())), "sending: gone");
+    assert_eq!(told(&BoxError::from(wrapped())), "sending: gone");
+    assert_eq!(told(&io::Error::other(reset("gone"))), "gone");
+    let open = CircuitOpen::new(Label::new("orders"), Duration::from_secs(7));
+    assert!(told(&open).contains("orders"), "{}", told(&open));
+    assert!(!told(&Elapsed::deadline(Duration::from_secs(7))).is_empty());
+
+    // 3 bytes each, cut between two of them; and what comes after the end is not begun.
+    let long: &'static str = "漢".repeat(300).leak();
+    let error = AnyError::from(Wrapped(Box::new(reset("gone")), long));
+    assert_eq!(told(&error), "漢".repeat(170));
+    let text: &'static str = "x".repeat(510).leak();
+    let error = AnyError::from(Wrapped(Box::new(reset("gone")), text));
+    assert_eq!(told(&error), format!("{text}: "));
+}
+
+/// Two failures are the same if all that is said of them is.
+#[test]
+fn failures_differ_by_what_they_say() {
+    let failure = Failure::new(ErrorClass::Transient);
+    assert_eq!(failure, ErrorClass::Transient.into());
+    for other in [
+        Failure::new(ErrorClass::Timeout).reason(failure.reason),
+        failure.disposition(Disposition::Processed),
+        failure.retry_after(RetryAfter::Never),
+        failure.server(ServerWord::Demanded),
+        failure.vote(Vote::Ignore),
+        failure.reason("other"),
+    ] {
+        assert_ne!(failure, other);
+    }
+}
+
+/// Classification, section 2: the class's rule, the disposition and the server's word.
+#[test]
+fn what_may_be_sent_again() {
+    let safe = Failure::new(ErrorClass::Transient);
+    for (disposition, done) in [
+        (Disposition::NotSent, false),
+        (Disposition::NotProcessed, false),
+        (Disposition::MaybeProcessed, true),
+        (Disposition::Processed, true),
+    ] {
+        assert_eq!(disposition.may_be_processed(), done);
+        assert_eq!(safe.disposition(disposition).repeatable(false, false), !done);
+        assert!(safe.disposition(disposition).repeatable(true, false));
+    }
+    let unit = Failure::new(ErrorClass::Contention);
+    assert!(unit.repeatable(false, true) && !unit.repeatable(true, false));
+    for class in [ErrorClass::Auth, ErrorClass::Permanent] {
+        assert!(!Failure::new(class).repeatable(true, true));
+        assert!(Failure::new(class).server(ServerWord::Demanded).repeatable(false, false));
+    }
+    assert!(!safe.server(ServerWord::Forbidden).repeatable(true, true));
 }
 
 #[test]
@@ -259,6 +462,11 @@ fn an_elapsed_time_limit_is_a_timeout_by_type() {
         assert_eq!(failure.class, ErrorClass::Timeout);
         assert_eq!((failure.server, failure.disposition), (word, disposition));
         assert_eq!(failure.repeatable(true, true), !elapsed.is_deadline());
+        let sent = disposition != Disposition::NotSent;
+        assert_eq!(
+            (elapsed.was_sent(), elapsed.after()),
+            (sent, if sent { after } else { Duration::ZERO })
+        );
         assert_eq!(Chain.error(&AnyError::from(elapsed)), failure);
         let wrapped: BoxError = Box::new(io::Error::other(elapsed));
         assert_eq!(Chain.error(&wrapped), failure);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Seen, Watch, classifier, failing, until};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::incident::{self, Deferred, Handover, Incident};
-use tower_triage_core::{AnyError, ErrorClass, Resolution, StepKind};
+use tower_triage_core::{AnyError, ErrorClass, LayerKind, Operation, Resolution, StepKind};
 
 #[tokio::test]
 async fn layers_of_one_call_share_one_incident_and_count_an_outcome_once() {
@@ -190,6 +190,25 @@ async fn a_callers_scope_gives_the_calls_own_incident() {
     assert_eq!(merged.unwrap().attempts, 2);
 }
 
+/// What was written into a caller's scope by itself is no call's: dropped or not, nobody is told.
+#[tokio::test]
+async fn a_callers_scope_that_is_dropped_reports_nothing() {
+    let (classifier, seen) = classifier();
+    let step = || {
+        let kind = StepKind::Nudged { attempt: 1 };
+        classifier.step(&Operation::EMPTY, LayerKind::Retry, kind);
+    };
+    let mut scope = Box::pin(incident::scope(async {
+        step();
+        std::future::pending::<()>().await;
+    }));
+    assert!(pending_once(&mut scope).await);
+    drop(scope);
+    let (_, incident) = incident::scope(async { step() }).await;
+    assert_eq!(incident.unwrap().steps.len(), 1);
+    assert_eq!((seen.labels().len(), seen.incidents().len()), (2, 0));
+}
+
 #[tokio::test]
 async fn an_incident_stays_bounded() {
     let (classifier, seen) = classifier();
@@ -241,6 +260,33 @@ async fn deferred_work_runs_if_the_call_fails_and_is_withdrawn_if_it_goes_on() {
     assert!(run(true, true, true).await, "urgent work stays");
     // Without any failure there is nothing to attach it to.
     assert!(incident::defer(Box::new(Letter(true, &SENT))).is_err());
+}
+
+/// A caller learns that an escalation got lost, also if another call follows that lost none.
+#[tokio::test]
+async fn a_lost_escalation_is_known_to_the_callers_scope() {
+    struct Lost;
+    impl Deferred for Lost {
+        fn urgent(&self) -> bool {
+            false
+        }
+        fn run(self: Box<Self>, _: &Incident) -> Handover {
+            Handover::Lost
+        }
+    }
+    let (classifier, seen) = classifier();
+    let stack = ServiceBuilder::new().layer(Watch::new(&classifier)).service(failing());
+    let losing = ServiceBuilder::new()
+        .layer(Watch::new(&classifier).after(|| incident::defer(Box::new(Lost)).ok().unwrap()))
+        .service(failing());
+    let calls = async {
+        losing.oneshot(1).await.unwrap_err();
+        stack.oneshot(2).await.unwrap_err();
+    };
+    let (_, incident) = incident::scope(calls).await;
+    assert!(incident.unwrap().not_recorded);
+    let each: Vec<_> = seen.incidents().iter().map(|incident| incident.not_recorded).collect();
+    assert_eq!(each, [true, false]);
 }
 
 /// Two threads at once: a scope belongs to the call, not to the thread.

@@ -112,8 +112,8 @@ impl RetryPolicy {
     ///
     /// The order of the questions is fixed, and the first one that says no gives the reason: class,
     /// the server's word, committed, replayable, safe to repeat (disposition and idempotency, or
-    /// unit of work), attempts left, hint within cap and deadline, wait within the deadline. The
-    /// budget comes last and is asked by the layer.
+    /// unit of work), attempts left, hint within the cap, deadline not passed, wait within the
+    /// deadline. The budget comes last and is asked by the layer.
     pub fn decide(
         &self,
         facts: &Facts,
@@ -238,13 +238,8 @@ impl RetryPolicy {
         }
         self.attempts_left(progress, failure.class, rule)?;
         let hint = self.hint(failure)?;
-        if let Some(left) = facts.time_left {
-            if left.is_zero() {
-                return Err(Refusal::DeadlinePassed);
-            }
-            if !self.cuts_hints() && hint.is_some_and(|hint| hint.duration() > left) {
-                return Err(Refusal::WaitOverDeadline);
-            }
+        if facts.time_left.is_some_and(|left| left.is_zero()) {
+            return Err(Refusal::DeadlinePassed);
         }
 
         let retry = progress.attempts();

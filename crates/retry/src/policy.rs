@@ -454,6 +454,54 @@ mod tests {
     }
 
     #[test]
+    fn presets_are_what_they_say() {
+        let (secs, exponential) = (Duration::from_secs, |base, cap| {
+            ClassRule::new(Backoff::exponential(base, 2.0).cap(cap).jitter(Jitter::Full))
+        });
+        let policy = RetryPolicy::interactive();
+        let quick = exponential(Duration::from_millis(50), secs(1));
+        assert_eq!(policy.rule(ErrorClass::Transient), Some(&quick));
+        assert_eq!(policy.rule(ErrorClass::Timeout), Some(&quick.attempts(2)));
+        assert_eq!(policy.max_attempts(), Some(3));
+        assert_eq!((policy.max_elapsed(), policy.max_hint()), (Some(secs(5)), secs(2)));
+
+        let policy = RetryPolicy::background();
+        let patient = exponential(secs(1), secs(60));
+        for class in [ErrorClass::Transient, ErrorClass::Timeout, ErrorClass::Throttled] {
+            assert_eq!(policy.rule(class), Some(&patient));
+        }
+        assert_eq!(policy.max_attempts(), Some(8));
+        assert_eq!((policy.max_elapsed(), policy.max_hint()), (Some(secs(900)), secs(300)));
+    }
+
+    /// Each setting is read as it was set, whatever is set after it.
+    #[test]
+    fn settings_do_not_disturb_each_other() {
+        let rule = ClassRule::new(Backoff::fixed(Duration::from_secs(7))).attempts(4);
+        let policy = RetryPolicy::default()
+            .attempts(9)
+            .retry(ErrorClass::Unknown, rule.clone())
+            .never(ErrorClass::Timeout)
+            .deadline(Duration::from_secs(70))
+            .hint_mode(HintMode::AsGiven)
+            .hint_cap(Duration::from_secs(30))
+            .retry_at_hint_cap(true)
+            .honour_exhausted(false)
+            .keep_unrepeatable(false);
+        let plan = RetryPlan::try_from(policy.clone()).unwrap();
+        assert_eq!((plan.max_attempts(), plan.hints()), (Some(9), HintMode::AsGiven));
+        assert_eq!(plan.rule(ErrorClass::Unknown), Some(&rule));
+        assert_eq!(plan.rule(ErrorClass::Timeout), None);
+        assert!(plan.rule(ErrorClass::Transient).is_some());
+        assert_eq!(plan.max_elapsed(), Some(Duration::from_secs(70)));
+        assert_eq!(plan.max_hint(), Duration::from_secs(30));
+        assert!(plan.retries_at_hint_cap() && !plan.honours_exhausted());
+        assert!(plan.keeps(true) && !plan.keeps(false));
+        assert_eq!(plan.into_policy(), policy);
+        assert!(RetryPlan::try_from(policy.attempts(0)).is_err());
+    }
+
+    #[test]
     fn errors_name_the_field() {
         let field = |policy: RetryPolicy| policy.build().unwrap_err().field();
         let zero = ClassRule::default().attempts(0);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use common::{at_once, every, ms};
 use proptest::prelude::*;
 use tower_triage_core::{
-    Backoff, Disposition, Elapsed, ErrorClass, Failure, Jitter, Refusal, RetryAfter, ServerWord,
-    Vote,
+    Backoff, Disposition, Elapsed, ErrorClass, Failure, HintMode, Jitter, Refusal, RetryAfter,
+    ServerWord, Vote,
 };
 use tower_triage_retry::{ClassRule, Decision, Facts, Progress, RetryPolicy};
 
@@ -253,6 +253,39 @@ fn kf33_hints_over_the_cap() {
     for failure in [failure(61), failure(86_400), never] {
         assert_eq!(again(&patient, &facts, &failure), (Duration::from_secs(60), true));
     }
+}
+
+/// Modes that cut a hint down refuse none; the others wait for all of it or not at all.
+#[test]
+fn a_hint_that_is_cut_down_is_not_refused() {
+    let facts = Facts::default();
+    let secs = Duration::from_secs;
+    let policy = RetryPolicy::default().backoff(&Backoff::fixed(secs(1)).cap(secs(20)));
+    let mode = |mode| policy.clone().hint_mode(mode);
+    let (cap, clamp) = (mode(HintMode::Cap), mode(HintMode::ClampToOwnPlus(secs(5))));
+    for hint in [RetryAfter::AtLeast(secs(86_400)), RetryAfter::Never] {
+        let failure = Failure::new(ErrorClass::Throttled).retry_after(hint);
+        assert_eq!(again(&cap, &facts, &failure), (secs(20), true));
+        assert_eq!(again(&clamp, &facts, &failure), (secs(6), true));
+        for whole in [HintMode::AtLeast, HintMode::AsGiven, HintMode::ExactThenRestart] {
+            assert_eq!(stop(&mode(whole), &facts, &failure), Refusal::HintOverCap, "{whole:?}");
+        }
+        // It is the wait that must end before the deadline, not the hint.
+        let (short, long) = (Some(secs(6) - ms(1)), Some(secs(6)));
+        let facts = |time_left| Facts { time_left, ..Facts::default() };
+        assert_eq!(stop(&clamp, &facts(short), &failure), Refusal::WaitOverDeadline);
+        assert_eq!(again(&clamp, &facts(long), &failure), (secs(6), true));
+    }
+}
+
+#[test]
+fn a_wait_may_end_with_the_deadline_and_no_later() {
+    let policy = every(ms(100));
+    let left = |left| Facts { time_left: Some(left), ..Facts::default() };
+    let failure = ErrorClass::Transient.into();
+    assert_eq!(again(&policy, &left(ms(100)), &failure), (ms(100), false));
+    let less = ms(100) - Duration::from_nanos(1);
+    assert_eq!(stop(&policy, &left(less), &failure), Refusal::WaitOverDeadline);
 }
 
 #[test]

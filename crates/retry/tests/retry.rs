@@ -20,8 +20,10 @@ use tower_triage_core::{
     AnyError, Backoff, Chain, CircuitOpen, Classifier, ClassifyError, ClassifyResponse, Describe,
     ErrorClass, Failure, Halves, Label, Random, Refusal, RetryAfter, ServerWord, StepKind, Verdict,
 };
-use tower_triage_retry::budget::{BucketSettings, Budget, ThrottleSettings};
-use tower_triage_retry::{ClassRule, Never, RetryLayer, RetryPolicy, replay_fn};
+use tower_triage_retry::budget::{BucketSettings, Budget, ThrottleSettings, WindowSettings};
+use tower_triage_retry::{
+    Attempt, ClassRule, Never, Release, Replay, RetryLayer, RetryPolicy, replay_fn,
+};
 use tower_triage_test_support::Seen;
 
 fn failing() -> Script {
@@ -68,6 +70,25 @@ async fn a_response_can_be_the_failure() {
         seen.outcomes(),
         ["failed", "released", "waiting", "failed", "released", "waiting", "succeeded"]
     );
+}
+
+/// Whether an attempt answers at once or after a while, its success is told.
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_takes_its_time_is_told_too() {
+    let (classifier, seen) = classifier();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let service = service_fn(move |_: Ask| {
+        let call = calls.fetch_add(1, Ordering::SeqCst);
+        async move {
+            tokio::time::sleep(ms(10)).await;
+            if call == 0 { Err(oops(ErrorClass::Transient)) } else { Ok(reply(200)) }
+        }
+    });
+    let layer = RetryLayer::new(classifier).policy(plan(every(ms(100))));
+    layer.layer(service).oneshot(ask()).await.unwrap();
+    assert_eq!(seen.outcomes(), ["failed", "waiting", "succeeded"]);
+    let incident = seen.last();
+    assert_eq!((incident.resolution, incident.attempts), (Resolution::RecoveredByRetry, 2));
 }
 
 /// KF-02: see also `contract.rs`, where the inner service insists on it.
@@ -364,6 +385,23 @@ async fn kf29_nor_wait_for_readiness_past_it() {
     assert_eq!(seen.last().attempts, 1);
 }
 
+/// Nor is an attempt begun after it, where the wait took longer than it should have (a busy thread).
+#[tokio::test(start_paused = true)]
+async fn kf29_nor_begin_an_attempt_past_it() {
+    let (classifier, seen) = classifier();
+    let service = failing();
+    let layer = RetryLayer::new(classifier).policy(plan(every(ms(100)).deadline(ms(1000))));
+    for (late, calls, why) in
+        [(999, 2, Refusal::WaitOverDeadline), (1000, 3, Refusal::DeadlinePassed)]
+    {
+        let mut call = tokio_test::task::spawn(layer.layer(service.clone()).oneshot(ask()));
+        assert!(call.poll().is_pending());
+        advance(ms(late)).await;
+        assert_eq!(call.poll(), Poll::Ready(Err(oops(ErrorClass::Transient))));
+        assert_eq!((service.calls(), refusal(&seen.last())), (calls, why));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn kf31_retry_after_is_honoured() {
     for status in [429, 503] {
@@ -632,6 +670,23 @@ async fn nothing_is_cloned_that_the_policy_cannot_use() {
     assert_eq!(clones(at_once(), false).await, (1, 0));
 }
 
+/// That nothing was kept is said where nothing else is asked before it.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_kept_is_told() {
+    let (classifier, seen) = classifier();
+    let layer = RetryLayer::new(classifier);
+    let post = Ask { repeatable: false, ..ask() };
+    let told = async |policy: RetryPolicy| {
+        let retry = layer.clone().policy(plan(policy)).layer(failing());
+        retry.oneshot(post.clone()).await.unwrap_err();
+        refusal(&seen.last())
+    };
+    let kept_not = at_once().keep_unrepeatable(false);
+    assert!(matches!(told(kept_not.clone()).await, Refusal::NotReplayable(_)));
+    // One attempt was asked for: then that nothing was kept is no news.
+    assert_eq!(told(kept_not.attempts(1)).await, Refusal::NotIdempotent);
+}
+
 /// A request that is not `Clone`, and is not sent twice.
 #[tokio::test(start_paused = true)]
 async fn kf12_what_cannot_be_replayed_is_sent_once() {
@@ -661,6 +716,43 @@ async fn kf12_what_cannot_be_replayed_is_sent_once() {
     assert_eq!(service.calls(), 3);
     retry.oneshot(Ask { text: "stream".to_owned(), ..ask() }).await.unwrap();
     assert_eq!(service.calls(), 4);
+}
+
+/// What was kept may have become useless meanwhile, and says so itself, with a release hook or without.
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_and_is_gone_is_not_sent_again() {
+    #[derive(Clone)]
+    struct Spent;
+    impl Replay<Ask> for Spent {
+        type Sent = Ask;
+        type Kept = Ask;
+        fn keep(&self, ask: Ask) -> (Ask, Result<Ask, &'static str>) {
+            (ask.clone(), Ok(ask))
+        }
+        fn once(&self, ask: Ask) -> Ask {
+            ask
+        }
+        fn ready(&self, _: &Ask) -> Result<(), &'static str> {
+            Err("spent")
+        }
+        fn again(&self, kept: &mut Ask, _: &Attempt) -> Result<Ask, &'static str> {
+            Ok(kept.clone())
+        }
+    }
+    impl Release<Reply> for Spent {
+        type Future = Ready<()>;
+        fn release(&self, _: Reply) -> Ready<()> {
+            ready(())
+        }
+    }
+    let (classifier, seen) = classifier();
+    let layer = RetryLayer::new(classifier).policy(plan(at_once())).replay(Spent);
+    let service = failing();
+    layer.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+    assert_eq!((service.calls(), refusal(&seen.last())), (1, Refusal::NotReplayable("spent")));
+    let releasing = layer.release(|_: Reply| ready(()));
+    releasing.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+    assert_eq!((service.calls(), refusal(&seen.last())), (2, Refusal::NotReplayable("spent")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -853,6 +945,23 @@ async fn a_failure_throttle_hears_of_every_outcome() {
         layer.layer(script([|| Ok(reply(404))])).oneshot(ask()).await.unwrap();
     }
     assert_eq!(calls().await, 2);
+}
+
+/// A budget over time is told the time: what was spent comes back with it.
+#[tokio::test(start_paused = true)]
+async fn a_window_moves_on_with_the_clock() {
+    let (classifier, _) = classifier();
+    let window = WindowSettings { ttl: Duration::from_secs(1), min_retries_per_sec: 1, ratio: 0.0 };
+    let layer =
+        RetryLayer::new(classifier).policy(plan(at_once())).budget(Budget::window(window).unwrap());
+    let calls = async || {
+        let service = failing();
+        layer.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+        service.calls()
+    };
+    assert_eq!((calls().await, calls().await), (2, 1));
+    advance(Duration::from_secs(2)).await;
+    assert_eq!((calls().await, calls().await), (2, 1));
 }
 
 /// A handler that tolerates one exhausted client call is still retried itself.

@@ -15,6 +15,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Instrument, Level, Subscriber, info_span};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
@@ -50,9 +51,10 @@ impl Visit for Message {
 }
 
 impl Recorder {
+    /// Up to the level that attempts have, and no further: all of this binary does.
     fn listen() -> (Self, DefaultGuard) {
         let recorder = Self::default();
-        let subscriber = Registry::default().with(recorder.clone());
+        let subscriber = Registry::default().with(recorder.clone()).with(LevelFilter::INFO);
         (recorder, tracing::subscriber::set_default(subscriber))
     }
 

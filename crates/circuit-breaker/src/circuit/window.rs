@@ -228,6 +228,19 @@ mod tests {
         assert_eq!(window.sample(ms(0)).failures, 1);
         window.earlier_successes(1, ms(0));
         assert_eq!(window.sample(ms(0)), Sample { recorded: 4, failures: 0, slow: 0 });
+        window.record(Some(Blot { failure: false, slow: true }), ms(0));
+        assert_eq!(window.sample(ms(0)), Sample { recorded: 4, failures: 0, slow: 1 });
+        window.earlier_successes(4, ms(0));
+        assert_eq!(window.sample(ms(0)), Sample { recorded: 4, failures: 0, slow: 0 });
+    }
+
+    #[test]
+    fn no_successes_begin_no_slice() {
+        let mut window = Window::new(Some(Span::Time(ms(1000))));
+        window.earlier_successes(0, ms(0));
+        window.record(Some(Blot { failure: false, slow: true }), ms(50));
+        assert_eq!(window.sample(ms(1049)), Sample { recorded: 1, failures: 0, slow: 1 });
+        assert_eq!(window.sample(ms(1050)), Sample::default());
     }
 
     #[test]

@@ -36,6 +36,34 @@ fn whole_millis_cut_each_step() {
     assert_eq!(at(&Backoff::exponential(MS, 1.5).whole_millis(), u64::MAX, 0.0), MS);
 }
 
+/// A factor that creeps: however many steps there are, none is left out. The cut costs a thousandth.
+#[test]
+fn whole_millis_creep_as_far_as_the_factor_goes() {
+    let backoff = Backoff::exponential(3600 * SEC, 1.0001).whole_millis();
+    for steps in [9_999, 10_000, 10_001, 20_000, 50_000] {
+        let whole = 3600.0 * 1.0001_f64.powi(steps);
+        let delay = at(&backoff, steps as u64 + 1, 0.0).as_secs_f64();
+        assert!((delay / whole - 1.0).abs() < 2e-3, "{steps}: {delay} s instead of {whole} s");
+    }
+}
+
+#[test]
+fn a_jitter_keeps_to_its_formula() {
+    let bounds = |jitter: Jitter| {
+        let (shortest, longest) = jitter.bounds(8 * SEC);
+        (shortest.as_millis(), longest.as_millis())
+    };
+    assert_eq!(bounds(Jitter::None), (8000, 8000));
+    assert_eq!(bounds(Jitter::Full), (0, 8000));
+    assert_eq!(bounds(Jitter::Equal), (4000, 8000));
+    assert_eq!(bounds(Jitter::Ratio(0.25)), (6000, 10_000));
+    assert_eq!(bounds(Jitter::Span(3 * SEC)), (5000, 11_000));
+    assert_eq!(bounds(Jitter::Additive(0.25)), (8000, 10_000));
+    // A span that reaches below nothing is cut there, and not moved: the middle stays the middle.
+    let draw = |u| at(&Backoff::fixed(SEC).jitter(Jitter::Span(3 * SEC)), 1, u);
+    assert_eq!([0.0, 0.5, 1.0].map(draw), [Duration::ZERO, SEC, 4 * SEC]);
+}
+
 #[test]
 fn first_immediate_goes_in_front_of_the_whole_schedule() {
     let backoff = Backoff::exponential(100 * MS, 2.0).first_immediate();
@@ -299,6 +327,12 @@ proptest! {
         let (early, late) = (at(&backoff, retry, 0.0), at(&backoff, retry.saturating_add(further), 0.0));
         prop_assert!(early <= late, "{:?} before {:?}", early, late);
         prop_assert!(at(&backoff, 1, 0.0) <= early);
+    }
+
+    #[test]
+    fn growth_begins_with_the_base_itself(base in any_delay(), factor in 1.0..1000.0_f64, step in any_delay()) {
+        prop_assert_eq!(at(&Backoff::exponential(base, factor), 1, 0.0), base);
+        prop_assert_eq!(at(&Backoff::linear(base, step), 1, 0.0), base);
     }
 
     #[test]

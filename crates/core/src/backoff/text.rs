@@ -213,6 +213,8 @@ mod tests {
             json.expect("writes"),
             r#"{"kind":"linear","base":"1s","step":"500ms","jitter":{"span":"50ms"}}"#
         );
+        let json = serde_json::to_string(&Backoff::immediate());
+        assert_eq!(json.expect("writes"), r#"{"kind":"immediate"}"#);
     }
 
     #[test]

@@ -77,6 +77,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_bits_make_a_uuid_of_version_4() {
+        for (bits, id) in [
+            (0, "00000000-0000-4000-8000-000000000000"),
+            (u128::MAX, "ffffffff-ffff-4fff-bfff-ffffffffffff"),
+        ] {
+            assert_eq!(IncidentId::from_bits(bits).to_string(), id);
+        }
+    }
+
+    #[test]
     fn reads_what_it_writes_and_nothing_else() {
         let id = IncidentId::from_bits(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         assert_eq!(id.to_string().parse::<IncidentId>().unwrap(), id);

@@ -48,6 +48,19 @@ fn the_default_starts_with_ten_and_gains_a_tenth() {
     assert_eq!((0..99).map(|_| request(&budget, 1).0).sum::<usize>(), 10);
 }
 
+/// What a gauge shows and how many retries that is, at the start and by default.
+#[test]
+fn every_kind_tells_its_level_and_its_balance() {
+    let (levels, balances): (Vec<_>, Vec<_>) =
+        every_kind().iter().map(|budget| (budget.level(NOW), budget.balance(NOW))).unzip();
+    assert_eq!(levels, [f64::INFINITY, 10.0, 100.0, 500.0, 10.0, 3.0]);
+    assert_eq!(balances, [u64::MAX, 10, 100, 100, 5, 3]);
+    let half = WindowSettings { min_retries_per_sec: 0, ratio: 0.5, ..WindowSettings::default() };
+    let window = sound(BudgetSettings::Window(half));
+    let _request = window.begin(NOW);
+    assert_eq!((window.level(NOW), window.balance(NOW)), (0.5, 0));
+}
+
 #[test]
 fn clones_share_one_state() {
     for budget in every_kind().into_iter().skip(1) {
@@ -132,7 +145,9 @@ fn a_dropped_request_gives_back_its_place_whatever_it_was_doing() {
     drop(waiting);
     assert_eq!(budget.ask(&mut other, &FAILURE, NOW), Ok(()));
     // Its end frees the place too, and the drop afterwards not a second time.
+    assert_eq!(budget.balance(NOW), 0);
     budget.observe(&mut other, &Verdict::Success, false);
+    assert_eq!(budget.balance(NOW), 1);
     drop(other);
     assert_eq!(request(&budget, 3), (3, None));
     assert_eq!(budget.balance(NOW), 1);

@@ -228,6 +228,29 @@ mod tests {
         assert!(window.units(Duration::MAX) <= 2 * ONE);
     }
 
+    /// A thread that read the clock long ago takes nothing from those that are ahead of it.
+    #[test]
+    fn a_cell_that_others_have_moved_on_with_is_left_alone() {
+        let requests = Requests::default();
+        requests.add(2 * SLOTS);
+        requests.add(2 * SLOTS);
+        for late in [0, SLOTS] {
+            requests.add(late);
+            assert_eq!((requests.sum(late), requests.sum(2 * SLOTS)), (0, 2));
+        }
+        requests.add(3 * SLOTS);
+        assert_eq!((requests.sum(2 * SLOTS), requests.sum(3 * SLOTS)), (0, 1));
+    }
+
+    #[test]
+    fn a_full_cell_stays_full() {
+        let requests = Requests::default();
+        requests.0[3].store((3 << COUNT_BITS) | (COUNT - 1), Ordering::Relaxed);
+        requests.add(3);
+        requests.add(3);
+        assert_eq!((requests.sum(3), requests.sum(4)), (COUNT, COUNT));
+    }
+
     #[test]
     fn wrong_settings_name_the_field() {
         let field = |ttl, ratio| {

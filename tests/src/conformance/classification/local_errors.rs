@@ -98,3 +98,18 @@ fn run<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T
     });
     thread.join().expect("nothing in the futures above panics outside of a task")
 }
+
+#[cfg(test)]
+mod tests {
+    use tower_triage_core::{Chain, ClassifyError, Disposition, ErrorClass};
+
+    use super::*;
+
+    /// Whatever made the discovery fail: there was nobody to send to.
+    #[test]
+    fn a_balancer_without_endpoints_has_sent_nothing() {
+        let failure = Chain.error(&balance_discover());
+        assert_eq!((failure.class, failure.reason), (ErrorClass::Transient, "no_endpoint"));
+        assert_eq!(failure.disposition, Disposition::NotSent);
+    }
+}
