@@ -314,7 +314,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tower_triage_core::Random;
+    use tower_triage_core::{Clock, Random};
 
     use super::*;
     use crate::policy::BreakerPlan;
@@ -327,6 +327,7 @@ mod tests {
             policy: BreakerPlan::default(),
             name: Label::EMPTY,
             random: std::sync::Arc::new(Random::default()),
+            clock: Clock::new(),
             keyed: None,
             below_balancer: false,
         };
