@@ -1,18 +1,20 @@
-//! End to end: a hyper client and a hyper server on loopback, without and with our four layers, in
-//! turns. `http [seconds]` takes about so many seconds, 45 if not told.
+//! End to end: clients and a hyper server on loopback, without and with layers, in turns: a hyper
+//! client with our four, a reqwest client with a retry, a peer's and ours. `http [seconds]` takes about so many seconds, 45 if not told.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tower_triage_benches::http::client::{Calls, Protocol, Stack, bare};
-use tower_triage_benches::http::load::{Outcome, run};
-use tower_triage_benches::http::server;
+use tower_triage_benches::http::client::{Hyper, Protocol, Stack, bare};
+use tower_triage_benches::http::load::{Get, Outcome, run};
+use tower_triage_benches::http::{reqwest, server};
 use tower_triage_benches::measure::median;
 
 /// What is compared: protocol and connections.
 const CASES: [(Protocol, usize); 4] =
     [(Protocol::Http1, 1), (Protocol::Http1, 64), (Protocol::Http2, 1), (Protocol::Http2, 64)];
+/// Connections of the reqwest clients, which speak HTTP/1.1.
+const REQWEST: usize = 64;
 /// Pairs of runs of each case.
 const PAIRS: u32 = 15;
 const DEFAULT_SECONDS: u32 = 45;
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean nothing (use --release)");
     }
-    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * CASES.len() as u32);
+    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * (CASES.len() as u32 + 2));
     let address = match server::start() {
         Ok(address) => address,
         Err(error) => {
@@ -46,31 +48,42 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be built here");
 
-    println!(
-        "Four layers around a hyper client on loopback; medians of {PAIRS} pairs of runs of {} ms.",
-        each.as_millis()
-    );
+    println!("Medians of {PAIRS} pairs of runs of {} ms, on loopback.", each.as_millis());
     println!();
     println!(
-        "| protocol, connections | requests/s without | with | cost | p50 µs without, with | p99 µs without, with | cost | p99.9 µs without, with |"
+        "| client, protocol, connections | requests/s without | with | cost | p50 µs without, with | p99 µs without, with | cost | p99.9 µs without, with |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|");
     for (protocol, connections) in CASES {
-        let pairs = runtime.block_on(compare(protocol, connections, address, each));
-        print_row(protocol, connections, &pairs);
+        let stack = Stack::default();
+        let without = || Hyper(bare(protocol));
+        let with = || Hyper(stack.around(bare(protocol)));
+        let pairs = runtime.block_on(compare(connections, without, with, address, each));
+        let name = match protocol {
+            Protocol::Http1 => "HTTP/1.1",
+            Protocol::Http2 => "HTTP/2",
+        };
+        print_row(&format!("hyper, our four layers, {name}, {connections}"), &pairs);
     }
+    let retry = reqwest::retry();
+    let ours = || reqwest::ours(&retry);
+    let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, ours, address, each));
+    print_row(&format!("reqwest, our retry, HTTP/1.1, {REQWEST}"), &pairs);
+    let theirs = reqwest::ReqwestRetry::default;
+    let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, theirs, address, each));
+    print_row(&format!("reqwest, reqwest-retry 0.9, HTTP/1.1, {REQWEST}"), &pairs);
     ExitCode::SUCCESS
 }
 
-async fn compare(
-    protocol: Protocol,
+async fn compare<A: Get, B: Get>(
     connections: usize,
+    without: impl Fn() -> A,
+    with: impl Fn() -> B,
     address: SocketAddr,
     each: Duration,
 ) -> Vec<Pair> {
-    let stack = Stack::default();
-    let without: Vec<_> = (0..connections).map(|_| bare(protocol)).collect();
-    let with: Vec<_> = (0..connections).map(|_| stack.around(bare(protocol))).collect();
+    let without: Vec<A> = (0..connections).map(|_| without()).collect();
+    let with: Vec<B> = (0..connections).map(|_| with()).collect();
     // Connects and warms up.
     turn(&without, &with, address, each / 2, true).await;
     let mut pairs = Vec::new();
@@ -80,7 +93,7 @@ async fn compare(
     pairs
 }
 
-async fn turn<A: Calls, B: Calls>(
+async fn turn<A: Get, B: Get>(
     without: &[A],
     with: &[B],
     address: SocketAddr,
@@ -96,7 +109,7 @@ async fn turn<A: Calls, B: Calls>(
     }
 }
 
-fn print_row(protocol: Protocol, connections: usize, pairs: &[Pair]) {
+fn print_row(name: &str, pairs: &[Pair]) {
     let of = |what: &dyn Fn(&Outcome) -> f64| {
         let without = median(pairs.iter().map(|pair| what(&pair.without)).collect());
         let with = median(pairs.iter().map(|pair| what(&pair.with)).collect());
@@ -105,12 +118,8 @@ fn print_row(protocol: Protocol, connections: usize, pairs: &[Pair]) {
     };
     let (slow, fast, throughput) = of(&|outcome| outcome.throughput);
     let [p50, p99, p999] = [0, 1, 2].map(|at| of(&|outcome| outcome.percentiles[at]));
-    let name = match protocol {
-        Protocol::Http1 => "HTTP/1.1",
-        Protocol::Http2 => "HTTP/2",
-    };
     println!(
-        "| {name}, {connections} | {slow:.0} | {fast:.0} | {:+.1} % | {:.0}, {:.0} | {:.0}, {:.0} | {:+.1} % | {:.0}, {:.0} |",
+        "| {name} | {slow:.0} | {fast:.0} | {:+.1} % | {:.0}, {:.0} | {:.0}, {:.0} | {:+.1} % | {:.0}, {:.0} |",
         (1.0 - throughput) * 100.0,
         p50.0,
         p50.1,

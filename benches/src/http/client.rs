@@ -1,6 +1,9 @@
 //! The clients that are compared: one connection each, without and with our four layers.
 
-use http_body_util::Either;
+use std::future::poll_fn;
+
+use ::http::Uri;
+use http_body_util::{BodyExt, Either};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -15,6 +18,7 @@ use tower_triage_fallback::FallbackLayer;
 use tower_triage_http::{HttpReplay, HttpRules, http};
 use tower_triage_retry::RetryLayer;
 
+use super::load::Get;
 use super::{Body, CLASSES, Request};
 
 /// The protocol that clients speak.
@@ -38,6 +42,20 @@ pub trait Calls:
 impl<S> Calls for S where
     S: Service<Request, Response = Answer, Error = AnyError, Future: Send> + Clone + Send + 'static
 {
+}
+
+/// A client of hyper's, bare or in layers.
+#[derive(Clone, Debug)]
+pub struct Hyper<C>(pub C);
+
+impl<C: Calls> Get for Hyper<C> {
+    async fn get(&mut self, uri: &Uri) -> usize {
+        let mut request = Request::new(Body::default());
+        *request.uri_mut() = uri.clone();
+        poll_fn(|cx| self.0.poll_ready(cx)).await.expect("the client is ready");
+        let response = self.0.call(request).await.expect("the server answers");
+        response.into_body().collect().await.expect("the server sends its body").to_bytes().len()
+    }
 }
 
 /// A client with its own pool: called one call at a time, it keeps one connection.

@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod client;
 pub mod load;
+pub mod reqwest;
 pub mod server;
 
 use std::fmt;

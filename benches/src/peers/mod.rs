@@ -18,7 +18,10 @@ pub const NOT_COMPARED: &[(&str, &str)] = &[
         "they sleep for a delay of zero, which is a tick of the timer",
     ),
     ("failsafe and recloser where a fallback answers", "they only break circuits"),
-    ("reqwest-retry", "it is bound to a reqwest client, so it cannot wrap the same work"),
+    (
+        "reqwest-retry",
+        "it is bound to a reqwest client, so it cannot wrap the same work: `http` compares it",
+    ),
 ];
 
 /// All peers.

@@ -307,6 +307,6 @@ fn bounded(name: &str, facts: &HttpFacts<'_>, bytes: u64) {
     let begun = Instant::now();
     let used = allocation_counter::measure(|| _ = facts.verdict());
     // In a build without optimisation, on a machine that does other things too.
-    assert!(begun.elapsed() < Duration::from_secs(1), "{name}: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
     assert!(used.bytes_max <= bytes, "{name}: {} bytes", used.bytes_max);
 }
