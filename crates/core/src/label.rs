@@ -29,6 +29,23 @@ impl<const N: usize> Label<N> {
         Self::from_parts(&[text])
     }
 
+    /// A label known when the program is built, in a `const` or `static`.
+    ///
+    /// # Panics
+    /// If `text` does not fit, which in a `const` is an error of the compiler.
+    #[must_use]
+    pub const fn literal(text: &str) -> Self {
+        assert!(text.len() <= N, "the label is too long");
+        let mut label = Self::EMPTY;
+        let mut at = 0;
+        while at < text.len() {
+            label.bytes[at] = text.as_bytes()[at];
+            at += 1;
+        }
+        label.len = text.len() as u8;
+        label
+    }
+
     /// The concatenation of `parts`, without building it on the heap.
     #[must_use]
     pub fn from_parts(parts: &[&str]) -> Self {

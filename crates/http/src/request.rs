@@ -70,12 +70,12 @@ impl<'a> RequestHead<'a> {
     /// the raw path. A method that nobody registered is `_OTHER`.
     #[must_use]
     pub fn operation(self) -> Operation {
-        let method = if is_registered(self.method) { self.method.as_str() } else { "_OTHER" };
+        let method = method_name(self.method);
         match self.extensions.get::<RouteTemplate>() {
+            None => *method,
             Some(RouteTemplate(template)) => {
-                Operation::from_parts(&[method, " ", template.as_str()])
+                Operation::from_parts(&[method.as_str(), " ", template.as_str()])
             }
-            None => Operation::new(method),
         }
     }
 
@@ -116,6 +116,28 @@ fn is_idempotent(method: &Method) -> bool {
     )
 }
 
-fn is_registered(method: &Method) -> bool {
-    is_idempotent(method) || matches!(*method, Method::POST | Method::PATCH | Method::CONNECT)
+/// The method as the name of an operation; made once, because every layer asks for it.
+fn method_name(method: &Method) -> &'static Operation {
+    const GET: &Operation = &Operation::literal("GET");
+    const POST: &Operation = &Operation::literal("POST");
+    const PUT: &Operation = &Operation::literal("PUT");
+    const DELETE: &Operation = &Operation::literal("DELETE");
+    const HEAD: &Operation = &Operation::literal("HEAD");
+    const OPTIONS: &Operation = &Operation::literal("OPTIONS");
+    const PATCH: &Operation = &Operation::literal("PATCH");
+    const CONNECT: &Operation = &Operation::literal("CONNECT");
+    const TRACE: &Operation = &Operation::literal("TRACE");
+    const OTHER: &Operation = &Operation::literal("_OTHER");
+    match *method {
+        Method::GET => GET,
+        Method::POST => POST,
+        Method::PUT => PUT,
+        Method::DELETE => DELETE,
+        Method::HEAD => HEAD,
+        Method::OPTIONS => OPTIONS,
+        Method::PATCH => PATCH,
+        Method::CONNECT => CONNECT,
+        Method::TRACE => TRACE,
+        _ => OTHER,
+    }
 }
