@@ -400,6 +400,23 @@ async fn kf44_what_is_used_is_kept() {
     assert_eq!(handle.overflowed(), 0);
 }
 
+/// Where it is full an eighth goes, those that were not used for longest.
+#[tokio::test(start_paused = true)]
+async fn kf44_an_eighth_makes_room() {
+    let layer = layer(row(3)).keyed(KeyedSettings::new(16, secs(600)).unwrap());
+    let mut service = layer.layer(Dependency::default());
+    for number in 0..16 {
+        let key = Key::new(&number.to_string());
+        let call = Call { key, ..call(ok()) };
+        service.ready().await.unwrap().call(call).await.unwrap();
+        advance(Duration::from_millis(1)).await;
+    }
+    let mut left: Vec<u32> =
+        layer.handle().keys().iter().map(|key| key.name().as_str().parse().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, (2..16).collect::<Vec<_>>());
+}
+
 /// Nobody's order is forgotten, however long nobody calls; a probe that hangs for so long is.
 #[tokio::test(start_paused = true)]
 async fn kf44_idle_keys_are_forgotten_unless_somebody_forced_them() {

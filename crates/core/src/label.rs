@@ -180,6 +180,19 @@ mod tests {
     }
 
     #[test]
+    fn a_label_is_its_text() {
+        let label = Label::<20>::new("orders");
+        assert!(label == *"orders" && label == "orders");
+        assert!(label != *"order" && label != "order");
+        #[cfg(feature = "serde")]
+        {
+            let json = serde_json::to_string(&label).unwrap();
+            assert_eq!(json, r#""orders""#);
+            assert_eq!(serde_json::from_str::<Label<20>>(&json).unwrap(), label);
+        }
+    }
+
+    #[test]
     fn cuts_between_characters() {
         for n in 0..60 {
             let text = "a".repeat(n) + &"é".repeat(30);

@@ -47,3 +47,19 @@ impl fmt::Debug for Random {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_numbers_again_and_all_of_them_in_range() {
+        let draw = |random: Random| (0..100).map(|_| random.unit()).collect::<Vec<_>>();
+        let drawn = draw(Random::seeded(7));
+        assert_eq!(drawn, draw(Random::seeded(7)));
+        assert_ne!(drawn, draw(Random::seeded(8)));
+        assert_ne!(draw(Random::default()), draw(Random::default()));
+        assert!(drawn.iter().all(|u| (0.0..1.0).contains(u)));
+        assert!(drawn.iter().any(|u| *u < 0.2) && drawn.iter().any(|u| *u > 0.8));
+    }
+}

@@ -13,8 +13,8 @@ use tower::{Service as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{
     AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, Classify, ClassifyError,
     ClassifyLayer, Describe, Disposition, Elapsed, ErrorClass, Failure, Fingerprint, Halves, Key,
-    Label, Note, Observation, Operation, Phase, RequestFacts, RetryAfter, RulesExt, ServerWord,
-    Target, TraceParent, Verdict, Vote, io_failure,
+    Label, Note, Observation, Operation, OwnError, Phase, RequestFacts, RetryAfter, RulesExt,
+    ServerWord, Target, ToFailure, TraceParent, Verdict, Vote, io_failure,
 };
 
 #[derive(Debug)]
@@ -217,6 +217,89 @@ fn rules_in_rules_keep_notes_explanations_and_stamps() {
     assert!(rules.annotate(outcome.as_mut(), &Note::Verdict(said)));
     assert_eq!(outcome.as_ref().unwrap_err().verdict().and_then(Verdict::failure), said.failure());
     assert!(!rules.annotate(Ok(&mut 1), &Note::Verdict(said)), "a number carries no note");
+}
+
+/// Notes are kept where there is a place for them, and whoever gave one learns whether there is.
+#[test]
+fn who_has_no_place_for_a_note_says_so() {
+    #[derive(Debug)]
+    struct Oops(Option<Verdict>);
+    impl fmt::Display for Oops {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("oops")
+        }
+    }
+    impl Error for Oops {}
+    impl ToFailure for Oops {
+        fn to_failure(&self) -> Failure {
+            Failure::new(ErrorClass::Transient)
+        }
+        fn annotate(&mut self, note: &Note) -> bool {
+            let Note::Verdict(verdict) = note else { return false };
+            self.0 = Some(*verdict);
+            true
+        }
+    }
+    #[derive(Debug)]
+    struct Bare;
+    impl fmt::Display for Bare {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bare")
+        }
+    }
+    impl Error for Bare {}
+    impl ToFailure for Bare {
+        fn to_failure(&self) -> Failure {
+            Failure::new(ErrorClass::Transient)
+        }
+    }
+    struct Plain;
+    impl Classify<u32, Bare> for Plain {
+        fn classify(&self, _: Result<&u32, &Bare>) -> Verdict {
+            Verdict::Success
+        }
+    }
+    impl ClassifyError<Bare> for Plain {
+        fn error(&self, _: &Bare) -> Failure {
+            Failure::new(ErrorClass::Transient)
+        }
+    }
+    let note = Note::Verdict(Verdict::Success);
+    let mut oops = Oops(None);
+    assert!(OwnError.annotate(&mut oops, &note));
+    assert_eq!(oops.0, Some(Verdict::Success));
+    assert!(!OwnError.annotate(&mut Bare, &note));
+    assert!(!Classify::annotate(&Plain, Ok(&mut 1), &note));
+    assert!(!ClassifyError::annotate(&Plain, &mut Bare, &note));
+}
+
+/// A number ends with its last digit: the point behind it ends the sentence.
+#[test]
+fn a_fingerprint_knows_a_point_from_a_decimal_one() {
+    let failure = Failure::new(ErrorClass::Timeout);
+    let of = |text: &str| Fingerprint::of(&Operation::EMPTY, &failure, text);
+    assert_eq!(of("took 30s"), of("took 29.98s"));
+    assert_ne!(of("took 30s"), of("took 30s."));
+}
+
+/// The word of a classify layer is the last one, also for rules that have the last word on the rest.
+#[tokio::test]
+async fn what_a_classify_layer_said_is_not_adjusted_again() {
+    let rules = Halves { response: AnyOk, error: Chain }
+        .describe(|_: &u32| RequestFacts::new("op"))
+        .adjust(|_: Result<&u32, &AnyError>, _| ErrorClass::Quota.into());
+    let classifier = Classifier::new(rules);
+    let judge = service_fn(|observation: Observation| async move {
+        assert_eq!(observation.local.class, ErrorClass::Quota);
+        Ok::<_, AnyError>(Verdict::from(ErrorClass::Declined))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new(classifier.clone(), judge))
+        .service(failing());
+    let error = stack.oneshot(1).await.unwrap_err();
+    let verdict = classifier.judge::<u32, _>(&Operation::EMPTY, Err(&error));
+    assert_eq!(verdict.failure().map(|failure| failure.class), Some(ErrorClass::Declined));
+    assert_eq!(error.notes().verdict, error.verdict());
 }
 
 /// A service that is not ready is not called: what judges its outcomes adds nothing to that.

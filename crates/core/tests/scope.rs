@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Seen, Watch, classifier, failing, until};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_triage_core::incident::{self, Deferred, Handover, Incident};
-use tower_triage_core::{AnyError, ErrorClass, LayerKind, Operation, Resolution, StepKind};
+use tower_triage_core::incident::{self, Deferred, Handover, Incident, Scope};
+use tower_triage_core::{
+    AnyError, CircuitOpen, ErrorClass, Label, LayerKind, Operation, Resolution, StepKind,
+};
 
 #[tokio::test]
 async fn layers_of_one_call_share_one_incident_and_count_an_outcome_once() {
@@ -209,6 +211,46 @@ async fn a_callers_scope_that_is_dropped_reports_nothing() {
     assert_eq!((seen.labels().len(), seen.incidents().len()), (2, 0));
 }
 
+/// What a breaker says of an outcome is told to the layers above, and goes where the outcome goes.
+#[tokio::test]
+async fn what_a_breaker_says_goes_with_the_outcome() {
+    let (classifier, seen) = classifier();
+    let (second, op) = (std::time::Duration::from_secs(1), Operation::EMPTY);
+    let breaker = Label::new("orders");
+    incident::scope(async {
+        assert!(!incident::has_begun() && !incident::rejected_below());
+        let open = CircuitOpen::new(breaker, second);
+        classifier.note_rejection(&op, LayerKind::CircuitBreaker, &open);
+        assert!(incident::has_begun() && incident::rejected_below());
+        let aside = incident::next_attempt();
+        assert!(!incident::rejected_below());
+        aside.restore();
+        assert!(incident::rejected_below() && !incident::circuit_opened());
+
+        let kind = StepKind::CircuitOpened { breaker, open_for: second };
+        classifier.step(&op, LayerKind::CircuitBreaker, kind);
+        incident::mark_blocked(second);
+        assert!(incident::circuit_opened());
+        assert_eq!(incident::blocked_below(), Some(second));
+        drop(incident::next_attempt());
+        assert_eq!(incident::blocked_below(), None);
+        assert!(incident::circuit_opened(), "that stays true of the call");
+    })
+    .await;
+    assert!(seen.labels().iter().all(|labels| labels.name == breaker));
+    assert_eq!(classifier.count(ErrorClass::Rejected), 1);
+}
+
+/// The first layer that asks owns the call, and those inside are its members.
+#[test]
+fn the_outermost_layer_owns_the_call() {
+    let mut outer = Scope::join();
+    let mut inner = incident::calling(Scope::join);
+    assert!(outer.is_owner() && !inner.is_owner());
+    let entered = outer.enter();
+    assert!(entered.is_owner() && !inner.enter().is_owner());
+}
+
 #[tokio::test]
 async fn an_incident_stays_bounded() {
     let (classifier, seen) = classifier();
@@ -246,6 +288,7 @@ async fn deferred_work_runs_if_the_call_fails_and_is_withdrawn_if_it_goes_on() {
         let mut stack = ServiceBuilder::new()
             .layer(Watch::new(&classifier).after(move || {
                 incident::defer(Box::new(Letter(urgent, &SENT))).ok().unwrap();
+                assert_eq!(incident::urgent_left(), urgent);
                 if withdraw {
                     drop(incident::next_attempt());
                 }

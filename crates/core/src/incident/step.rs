@@ -284,3 +284,62 @@ fn failure_as_fields<S: serde::Serializer>(failure: &Failure, out: S) -> Result<
     fields.serialize_field("server", &failure.server)?;
     fields.end()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dashboards and alerts know layers and steps by these names, classes and reasons.
+    #[test]
+    fn steps_keep_their_labels() {
+        let layers = [
+            (LayerKind::Classify, "classify"),
+            (LayerKind::Retry, "retry"),
+            (LayerKind::CircuitBreaker, "circuit_breaker"),
+            (LayerKind::Timeout, "timeout"),
+            (LayerKind::Fallback, "fallback"),
+            (LayerKind::Escalate, "escalate"),
+        ];
+        for (layer, name) in layers {
+            assert_eq!(layer.as_str(), name);
+        }
+
+        use ErrorClass::{Quota, Rejected, Timeout};
+        let failure = Failure::new(Quota).reason("reason");
+        let (step, by, detail) = (1, "value", String::new());
+        let (after, breaker) = (Duration::from_secs(1), Label::new("orders"));
+        let steps = [
+            (
+                StepKind::Failed { attempt: 1, failure, detail: detail.clone() },
+                ("failed", Some(Quota), "reason"),
+            ),
+            (StepKind::Succeeded { attempt: 2 }, ("succeeded", None, "")),
+            (StepKind::Waiting { delay: after, hinted: true }, ("waiting", None, "")),
+            (
+                StepKind::NotRetried { why: Refusal::BudgetExhausted },
+                ("not_retried", None, "budget_exhausted"),
+            ),
+            (StepKind::Nudged { attempt: 2 }, ("nudged", None, "")),
+            (StepKind::Released { class: Quota }, ("released", Some(Quota), "")),
+            (StepKind::TimedOut { soft: true, after }, ("soft_timed_out", None, "")),
+            (StepKind::TimedOut { soft: false, after }, ("timed_out", Some(Timeout), "")),
+            (StepKind::Rejected { breaker, retry_after: after }, ("rejected", Some(Rejected), "")),
+            (StepKind::CircuitOpened { breaker, open_for: after }, ("circuit_opened", None, "")),
+            (
+                StepKind::FallbackAnswered { step, by, covers: Quota, detail: detail.clone() },
+                ("fallback_answered", Some(Quota), by),
+            ),
+            (
+                StepKind::FallbackFailed { step, by, failure, detail },
+                ("fallback_failed", Some(Quota), "reason"),
+            ),
+            (StepKind::FallbackSkipped { step, by, why: "" }, ("fallback_skipped", None, by)),
+            (StepKind::Escalated { receivers: 1 }, ("escalated", None, "")),
+            (StepKind::NotRecorded, ("not_recorded", None, "")),
+            (StepKind::ForcedFinish, ("forced_finish", None, "")),
+        ];
+        for (kind, labels) in steps {
+            assert_eq!((kind.outcome(), kind.class(), kind.reason()), labels);
+        }
+    }
+}
