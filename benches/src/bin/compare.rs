@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use tokio::runtime::Runtime;
 use tower_triage_benches::callgrind::{self, instructions};
 use tower_triage_benches::case::Case;
+use tower_triage_benches::http::calls::HTTP;
 use tower_triage_benches::measure::{Cost, measure, runtime};
 use tower_triage_benches::peers::NOT_COMPARED;
 use tower_triage_benches::sizes::{http_request, over_http};
@@ -92,6 +93,7 @@ fn reference(cases: &[Case], costs: &[Cost], group: &str) -> f64 {
     let who = match group {
         NOTHING_FAILS => "ours, four, count window",
         OPEN => "ours, breaker",
+        HTTP => "ours, four, time window",
         _ => "ours, four",
     };
     let found = cases.iter().zip(costs).find(|(case, _)| case.group == group && case.who == who);
