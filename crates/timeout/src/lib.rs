@@ -67,7 +67,7 @@
 //!
 //! # Cost
 //!
-//! One reference count and one reading of the clock for a call (two, if it is the outermost layer).
+//! One reference count and one reading of the clock for a call.
 //! No lock, no box and no allocation; a timer only once the attempt is pending.
 
 #[cfg(doctest)]

@@ -44,7 +44,8 @@ pub struct Incident {
     pub id: IncidentId,
     /// What was being done.
     pub operation: Operation,
-    /// When the call began, by the calendar.
+    /// When the call began, by the calendar. The clock is first read when the call has to wait or
+    /// meets a failure: what it did before in one go took no time.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub started: SystemTime,
     /// From the call's begin to its end, or to now if it is still going on.
