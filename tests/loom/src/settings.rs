@@ -31,6 +31,14 @@ impl Clock {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
+    pub(crate) fn recent(&self) -> Duration {
+        self.now()
+    }
+
+    pub(crate) const fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
+
     pub(crate) fn set(&self, millis: u64) {
         self.0.store(millis * 1_000_000, Ordering::Relaxed);
     }
@@ -41,11 +49,17 @@ pub(crate) struct Config {
     pub(crate) policy: BreakerPlan,
     pub(crate) name: Label,
     pub(crate) random: Arc<Random>,
+    /// The layer's, which the models do without.
+    pub(crate) clock: tower_triage_core::Clock,
     pub(crate) keyed: Option<crate::KeyedSettings>,
     pub(crate) below_balancer: bool,
 }
 
 impl Settings {
+    pub(crate) fn time_of_success(&self) -> Duration {
+        self.clock.now()
+    }
+
     pub(crate) fn started(&self) -> u64 {
         if self.policy.slow_call.is_some() { nanos(self.clock.now()) } else { 0 }
     }

@@ -39,6 +39,7 @@ fn config(policy: BreakerPolicy) -> Config {
         policy: policy.build().unwrap(),
         name: Label::EMPTY,
         random: Arc::new(Random::seeded(1)),
+        clock: tower_triage_core::Clock::new(),
         keyed: None,
         below_balancer: false,
     }
