@@ -6,7 +6,7 @@
 //!
 //! | `M` | a call costs | memory | for |
 //! |---|---|---|---|
-//! | [`Counted`], the default | one reference count, which the own thread alone writes | given back | everything |
+//! | [`Counted`], the default | one reference count of the thread that makes it: another one writes to it only if it ends the call | given back | everything |
 //! | [`Leaked`] (`.leak()` at the layer) | nothing | never given back | stacks built once for the life of the process |
 //!
 //! The layers' code does not know which it is: they ask [`Sharing`] only.
@@ -62,7 +62,8 @@ impl<T> Sharing<T> for Counted {
 /// Keeps the state for the rest of the process, so that nothing is counted: calls are cheaper, and
 /// clones of the service cost what the clone of the innermost service costs.
 ///
-/// **Each application of the layer leaks**: some hundred bytes, and what the inner service holds.
+/// **Each application of the layer leaks**: some hundred bytes, and for a retry a clone of the inner
+/// service with whatever that holds.
 /// For a client or server that is built once. Not for a router that applies its layers anew for
 /// each connection (axum's does under `axum::serve`), nor for stacks that come and go.
 #[derive(Clone, Copy, Debug)]
