@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tower_triage_core::incident::IncidentId;
 use tower_triage_core::{ErrorClass, Fingerprint, Resolution, RetryAfter, TraceParent};
 
+use crate::captured::Captured;
+use crate::question::Question;
 use crate::routes::Priority;
 use crate::timestamp::Timestamp;
 
@@ -73,6 +76,13 @@ pub struct Escalation {
     /// When the server wanted to see us again, uncapped.
     #[serde(default)]
     pub server_hint: Option<RetryAfter>,
+    /// What somebody is asked, if the call waits for an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
+    /// The request, if it was captured. Not part of the serialised form: only stores and the spill
+    /// file write it, on purpose.
+    #[serde(skip)]
+    pub request: Option<Arc<Captured>>,
 }
 
 impl Escalation {

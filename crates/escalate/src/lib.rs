@@ -95,6 +95,7 @@
 //! use a durable store. A storm that ends within its window is counted in the records only; nobody
 //! is notified of its end.
 
+mod captured;
 mod cloud_event;
 mod desk;
 mod escalation;
@@ -102,27 +103,33 @@ mod finish;
 pub mod future;
 mod layer;
 mod policy;
+mod question;
 mod report;
 mod routes;
 mod service;
 mod sink;
+pub mod store;
 mod storm;
 mod timestamp;
+mod wall_clock;
 mod write;
 
 #[cfg(feature = "webhook")]
 pub use self::sink::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
+    captured::Captured,
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     escalation::{Attempt, Context, Escalation, Outcome},
     finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
     policy::EscalatePolicy,
+    question::{Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, Sink},
     timestamp::Timestamp,
+    wall_clock::WallClock,
 };
 
 #[cfg(doctest)]

@@ -310,7 +310,7 @@ impl From<Priorities> for BTreeMap<ErrorClass, Priority> {
 }
 
 /// Does `text` match `pattern`, in which each `*` stands for any text, none included?
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(head) else { return false };
     let Some((middle, tail)) = rest.rsplit_once('*') else { return text.ends_with(rest) };

@@ -15,6 +15,20 @@ const DAY: u64 = 86_400;
 pub struct Timestamp(u64);
 
 impl Timestamp {
+    /// The moment `millis` milliseconds after 1970 began, at most the last of the year 9999: RFC 3339
+    /// has four digits.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        const LAST: u64 = 253_402_300_799_999;
+        Self(if millis < LAST { millis } else { LAST })
+    }
+
+    /// Milliseconds since 1970 began.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
     /// The moment as the standard library has it.
     #[must_use]
     pub fn to_system_time(self) -> SystemTime {
@@ -24,17 +38,30 @@ impl Timestamp {
     /// The moment `span` earlier.
     #[must_use]
     pub fn minus(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_sub(millis(span)))
+    }
+
+    /// The moment `span` later.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        Self::from_millis(self.0.saturating_add(millis(span)))
+    }
+
+    /// From `earlier` to this moment; nothing if it is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // The last millisecond of the year 9999: RFC 3339 has four digits.
-        const LAST: u64 = 253_402_300_799_999;
-        Self(u64::try_from(since.as_millis()).map_or(LAST, |millis| millis.min(LAST)))
+        Self::from_millis(millis(time.duration_since(UNIX_EPOCH).unwrap_or_default()))
     }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Year, month and day of a day counted from 1970-01-01. The year is taken to begin in March, so

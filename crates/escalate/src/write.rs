@@ -106,6 +106,8 @@ pub(crate) fn escalation(
         method: method.map(str::to_owned),
         target: target.filter(|target| !target.is_empty()).map(without_queries),
         server_hint: failure.retry_after,
+        question: None,
+        request: None,
     }
 }
 
