@@ -123,11 +123,14 @@ pub use self::{
     escalation::{Attempt, Context, Escalation, Outcome},
     finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
-    policy::EscalatePolicy,
+    policy::{EscalatePolicy, Recording},
     question::{Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
-    sink::{ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, Sink},
+    sink::{
+        ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, ReplayError,
+        Replayed, Sink,
+    },
     timestamp::Timestamp,
     wall_clock::WallClock,
 };
