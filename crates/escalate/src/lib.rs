@@ -95,7 +95,7 @@
 //! use a durable store. A storm that ends within its window is counted in the records only; nobody
 //! is notified of its end.
 
-mod captured;
+mod capture;
 mod cloud_event;
 mod desk;
 mod escalation;
@@ -117,7 +117,7 @@ mod write;
 #[cfg(feature = "webhook")]
 pub use self::sink::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
-    captured::Captured,
+    capture::{CaptureError, Captured, Codec},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     escalation::{Attempt, Context, Escalation, Outcome},

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tower_triage_core::incident::IncidentId;
 
-use crate::captured::Captured;
+use crate::capture::Captured;
 use crate::escalation::Escalation;
 use crate::question::{Answer, Question};
 use crate::store::LeaseRequest;
