@@ -107,6 +107,32 @@ async fn two_stores_on_one_file() {
     assert_eq!(stores[0].stats().await.unwrap().of(LetterState::Redriven), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_writer_gets_its_turn_in_a_storm() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let (service, tool) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    let storm: Vec<_> = (0..64)
+        .map(|caller| {
+            let service = service.clone();
+            tokio::spawn(async move {
+                for number in 0_u64.. {
+                    let number = u128::from(1_000_000 * (caller + 1) + number);
+                    service.put(escalation(number, 0)).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut took = Vec::new();
+    for number in 0..20 {
+        let begun = tokio::time::Instant::now();
+        let r = tool.put(escalation(number, 0)).await;
+        took.push((begun.elapsed(), r.is_ok()));
+    }
+    println!("{took:?} {}", tool.stats().await.unwrap().total);
+    storm.iter().for_each(|caller| caller.abort());
+}
+
 #[tokio::test]
 async fn a_change_is_seen_here_and_in_another_store() {
     let folder = folder();
