@@ -95,11 +95,12 @@
 //! use a durable store. A storm that ends within its window is counted in the records only; nobody
 //! is notified of its end.
 
+mod ask;
 mod capture;
 mod cloud_event;
 mod desk;
+pub mod ending;
 mod escalation;
-mod finish;
 pub mod future;
 mod layer;
 mod policy;
@@ -117,14 +118,15 @@ mod write;
 #[cfg(feature = "webhook")]
 pub use self::sink::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
+    ask::Asking,
     capture::{CaptureError, Captured, Codec},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
+    ending::{Ending, Failed, KeepFailure, Set, Unset},
     escalation::{Attempt, Context, Escalation, Outcome},
-    finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
     policy::{EscalatePolicy, Recording},
-    question::{Answer, Choice, Decision, Level, Question},
+    question::{Accepts, Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{
