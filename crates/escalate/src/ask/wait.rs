@@ -1,24 +1,24 @@
 //! From the question to the answer: what goes on while a call waits.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower_triage_core::incident::IncidentId;
 
 use crate::ask::Asking;
 use crate::desk::{Delivered, Desk};
 use crate::escalation::Escalation;
 use crate::policy::Recording;
 use crate::question::Decision;
-use crate::store::{Change, LeaseRequest, LeaseToken, Pending, Put, Refused, Store, StoreError};
+use crate::store::{Change, LeaseRequest, LeaseToken, Pending, Put, Refused, StoreError};
 
-/// What came of asking.
+/// Somebody was told of the failure, and asked if that was possible.
 pub(crate) struct Asked {
-    /// How many were told of the failure.
     pub(crate) delivered: Delivered,
-    /// What was decided, if somebody could be asked.
-    pub(crate) decided: Option<Decided>,
+    /// What is decided, when it is.
+    pub(crate) answer: Option<Pin<Box<dyn Future<Output = Decided> + Send>>>,
 }
 
 pub(crate) struct Decided {
@@ -35,10 +35,10 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// How long one answer of the store is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Stores the question, tells the receivers, waits for the answer.
+/// Stores the question and tells the receivers.
 ///
 /// # Cancel safety
-/// Dropped, the question stays in the store, and so will its answer.
+/// Dropped at any time, the question stays in the store if it is there, and so will its answer.
 pub(crate) async fn ask(
     asking: Asking,
     desk: Desk,
@@ -47,13 +47,14 @@ pub(crate) async fn ask(
     place: OwnedSemaphorePermit,
 ) -> Asked {
     let deadline = Instant::now() + asking.waits();
-    let (id, owner) = (escalation.id, escalation.from.clone());
+    let id = escalation.id;
     desk.address(&mut escalation);
     for name in asking.levels.first().iter().flat_map(|level| &level.to) {
         if !escalation.to.contains(name) {
             escalation.to.push(name.clone());
         }
     }
+    let mut untold = Untold { desk, escalation: Some(escalation.clone()) };
     // Before anybody is told, so that an answer finds its question.
     let asked = match in_time(asking.store.put(escalation.clone())).await {
         Ok(Put::New | Put::Reopened) => true,
@@ -67,40 +68,29 @@ pub(crate) async fn ask(
     if !asked {
         escalation.question = None;
     }
-    let delivered = desk.send(escalation.clone(), Recording::Durable, wait).await;
-    if !asked {
-        return Asked { delivered, decided: None };
-    }
-    let mut waiting = Waiting { asking: &asking, desk: &desk, escalation, deadline };
-    let (decision, by) = waiting.decision().await;
-    drop(place);
-    let mut decided = Decided { decision, by, lease: None };
-    if decided.decision.retries() {
-        match lease(&*asking.store, id, &owner, asking.lease).await {
-            Ok(token) => decided.lease = Some(token),
-            Err(why) => {
-                tracing::warn!(%id, why, "the request is not sent again by the call that waited");
-                decided.decision = Decision::Abort;
-            }
-        }
-    }
-    Asked { delivered, decided: Some(decided) }
+    let desk = untold.desk.clone();
+    // From here on the delivery sees to it.
+    let delivery = desk.send(escalation.clone(), Recording::Durable, wait);
+    untold.escalation = None;
+    let delivered = delivery.await;
+    let waiting = Waiting { asking, desk, escalation, deadline, _place: place };
+    let answer = asked.then(|| Box::pin(waiting.decided()) as _);
+    Asked { delivered, answer }
 }
 
-/// Without the lease somebody else may be driving the request again.
-async fn lease(
-    store: &dyn Store,
-    id: IncidentId,
-    owner: &str,
-    time: Duration,
-) -> Result<LeaseToken, &'static str> {
-    match in_time(store.lease(LeaseRequest::waiter(id, owner).time(time))).await {
-        Ok(letters) => letters
-            .first()
-            .and_then(|letter| letter.lease.as_ref())
-            .map(|lease| lease.token)
-            .ok_or("somebody else works on it"),
-        Err(_) => Err("the store failed"),
+/// An escalation that nobody was told of yet; dropped with it, the desk's queue does that.
+struct Untold {
+    desk: Desk,
+    escalation: Option<Escalation>,
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        if let Some(mut escalation) = self.escalation.take() {
+            escalation.question = None;
+            // The desk counts what finds no room.
+            _ = self.desk.enqueue_addressed(escalation);
+        }
     }
 }
 
@@ -112,14 +102,33 @@ async fn in_time<T>(pending: Pending<'_, T>) -> Result<T, StoreError> {
     }
 }
 
-struct Waiting<'a> {
-    asking: &'a Asking,
-    desk: &'a Desk,
+struct Waiting {
+    asking: Asking,
+    desk: Desk,
     escalation: Escalation,
     deadline: Instant,
+    /// Among the calls that wait.
+    _place: OwnedSemaphorePermit,
 }
 
-impl Waiting<'_> {
+impl Waiting {
+    /// Waits for the answer; takes the letter, if it says to send the request again.
+    async fn decided(mut self) -> Decided {
+        let (decision, by) = self.decision().await;
+        let mut decided = Decided { decision, by, lease: None };
+        if decided.decision.retries() {
+            match self.lease().await {
+                Ok(token) => decided.lease = Some(token),
+                Err(why) => {
+                    let id = self.escalation.id;
+                    tracing::warn!(%id, why, "the call that waited does not send its request again");
+                    decided.decision = Decision::Abort;
+                }
+            }
+        }
+        decided
+    }
+
     /// What was decided, and by whom; at the deadline that is the deadline.
     async fn decision(&mut self) -> (Decision, String) {
         let mut level = 0_u32;
@@ -172,6 +181,20 @@ impl Waiting<'_> {
             }
         };
         timeout_at(until, look).await.ok()
+    }
+
+    /// Without the lease somebody else may be driving the request again.
+    async fn lease(&self) -> Result<LeaseToken, &'static str> {
+        let Escalation { id, from, .. } = &self.escalation;
+        let request = LeaseRequest::waiter(*id, from).time(self.asking.lease);
+        match in_time(self.asking.store.lease(request)).await {
+            Ok(letters) => letters
+                .first()
+                .and_then(|letter| letter.lease.as_ref())
+                .map(|lease| lease.token)
+                .ok_or("somebody else works on it"),
+            Err(_) => Err("the store failed"),
+        }
     }
 
     /// Asks the next level.

@@ -36,6 +36,7 @@ pub(super) struct Telling<F, Res, E> {
 pub(super) enum Phase<F> {
     Delivering(Delivery),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
+    Waiting(Pin<Box<dyn Future<Output = Decided> + Send>>),
     /// The kept service, which has to be ready before the request is sent again.
     Readying {
         lease: LeaseToken,
@@ -131,7 +132,15 @@ impl<R, D> Core<R, D> {
                     let asked = ready!(run_detached(|| asked.as_mut().poll(cx)));
                     let _entered = scope.enter();
                     self.told(facts, asked.delivered);
-                    match asked.decided.and_then(|decided| self.decided(telling, facts, decided)) {
+                    match asked.answer {
+                        None => return Poll::Ready(()),
+                        Some(answer) => telling.phase = Phase::Waiting(answer),
+                    }
+                }
+                Phase::Waiting(answer) => {
+                    let decided = ready!(run_detached(|| answer.as_mut().poll(cx)));
+                    let _entered = scope.enter();
+                    match self.decided(telling, facts, decided) {
                         None => return Poll::Ready(()),
                         Some(next) => telling.phase = next,
                     }
