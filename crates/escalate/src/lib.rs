@@ -98,7 +98,7 @@
 //! while it is in the queue: put a [`JsonLinesSink`] first and give the layer a long enough wait, or
 //! use a durable store. Nor is the end of a trouble told that is still open when the desk is dropped.
 
-mod captured;
+mod capture;
 mod cloud_event;
 mod desk;
 mod escalation;
@@ -118,18 +118,19 @@ mod wall_clock;
 mod write;
 
 pub use self::{
-    captured::Captured,
+    capture::{CaptureError, Captured, Codec},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     escalation::{Attempt, Context, Escalation, Outcome},
     finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
-    policy::EscalatePolicy,
+    policy::{EscalatePolicy, Recording},
     question::{Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{
-        ChannelClosed, ChannelSink, GivenUp, IntoSink, JsonLinesError, JsonLinesSink, LogSink, Sink,
+        ChannelClosed, ChannelSink, GivenUp, IntoSink, JsonLinesError, JsonLinesSink, LogSink,
+        ReplayError, Replayed, Sink,
     },
     timestamp::Timestamp,
     wall_clock::WallClock,

@@ -4,12 +4,14 @@ mod channel;
 mod given_up;
 mod json_lines;
 mod log;
+mod replay;
 
 pub use self::{
     channel::{ChannelClosed, ChannelSink},
     given_up::GivenUp,
     json_lines::{JsonLinesError, JsonLinesSink},
     log::LogSink,
+    replay::{ReplayError, Replayed},
 };
 
 use std::fmt;
