@@ -174,6 +174,11 @@ impl<T: Clone> Storm<T> {
         }
     }
 
+    /// Do people believe that this trouble goes on?
+    pub(crate) fn is_told(&self, fingerprint: Fingerprint) -> bool {
+        self.entries.get(&fingerprint).is_some_and(|entry| entry.told.is_some())
+    }
+
     /// The trouble that has been quiet for longest, if it is over now. That one is under way then.
     pub(crate) fn over(&mut self, now: Duration) -> Next<T> {
         let Some(quiet) = self.quiet else { return Next::Nothing };

@@ -138,7 +138,7 @@ impl Inner {
             taken |= self.first_to_take(&post.records, escalation).await;
         }
         if !post.notifications.is_empty() {
-            taken |= match self.notify(post, escalation).await {
+            taken |= match self.notify(at, escalation).await {
                 Some(taken) => {
                     self.watch(at);
                     taken
@@ -153,12 +153,21 @@ impl Inner {
 
     /// Notifies people, if storm control lets it through: true if they were told. A question is not
     /// held back: somebody waits for the answer to this very one.
-    async fn notify(&self, post: &Post, escalation: &Escalation) -> Option<bool> {
+    async fn notify(self: &Arc<Self>, at: usize, escalation: &Escalation) -> Option<bool> {
+        let post = &self.posts[at];
         let now = self.clock.now();
         let urgent = escalation.question.is_some();
-        let due = post.storm().storm.failed(escalation.fingerprint, now, urgent);
+        let (due, forsaken) = {
+            let Watched { storm, watched } = &mut *post.storm();
+            let due = storm.failed(escalation.fingerprint, now, urgent);
+            (due, !*watched && storm.is_told(escalation.fingerprint))
+        };
         let Some(due) = due else {
             Self::count(&self.suppressed);
+            if forsaken {
+                // The runtime of the task that watched has ended.
+                self.watch(at);
+            }
             return None;
         };
         let mut telling = Telling { post, due: Some(due) };
