@@ -4,6 +4,7 @@ mod delivery;
 mod policy;
 mod queue;
 mod receiver;
+mod watch;
 
 pub use self::{
     delivery::{Delivered, Delivery},
@@ -49,8 +50,10 @@ pub struct DeskCounts {
     pub delivered: u64,
     /// Lists of sinks that failed from the first to the last, for one escalation.
     pub not_recorded: u64,
-    /// Notifications held back by storm control; the next one counts them.
+    /// Notifications held back by storm control; the next one, or the resolve, counts them.
     pub suppressed: u64,
+    /// Resolves that a sink of notifications took.
+    pub resolved: u64,
     /// Deliveries that found no place in the queue, lost their place, or ended with their runtime.
     pub dropped: u64,
 }
@@ -65,6 +68,7 @@ pub(crate) struct Inner {
     delivered: AtomicU64,
     not_recorded: AtomicU64,
     suppressed: AtomicU64,
+    resolved: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -111,6 +115,7 @@ impl Desk {
             delivered: AtomicU64::new(0),
             not_recorded: AtomicU64::new(0),
             suppressed: AtomicU64::new(0),
+            resolved: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -216,6 +221,7 @@ impl Desk {
             delivered: read(&self.inner.delivered),
             not_recorded: read(&self.inner.not_recorded),
             suppressed: read(&self.inner.suppressed),
+            resolved: read(&self.inner.resolved),
             dropped: read(&self.inner.dropped),
         }
     }
@@ -254,7 +260,7 @@ impl Inner {
         Box::pin(async move {
             let mut unfinished = unfinished;
             let Some(desk) = &unfinished.desk else { return false };
-            let taken = desk.tell(&desk.posts[post], &escalation).await;
+            let taken = desk.tell(post, &escalation).await;
             unfinished.desk = None;
             taken
         })
