@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tower_triage_core::incident::IncidentId;
 use tower_triage_core::{ErrorClass, Fingerprint, Resolution, RetryAfter, TraceParent};
 
-use crate::captured::Captured;
+use crate::capture::Captured;
 use crate::question::Question;
 use crate::routes::Priority;
 use crate::timestamp::Timestamp;

@@ -260,7 +260,10 @@ impl<R, D> Core<R, D> {
             incident::take_over();
             let said = Some(said).filter(|text| leaving == Some(decisive) && !text.is_empty());
             let escalation = reporter.write(facts, &incident, decisive, ending, said);
-            let delivery = reporter.desk.deliver(escalation, reporter.policy.wait);
+            let delivery = {
+                let policy = &reporter.policy;
+                reporter.desk.send(escalation, policy.recording, policy.wait)
+            };
             let telling = Telling { outcome, success, forced, delivery };
             return Settled::Deliver(Box::new(telling));
         }

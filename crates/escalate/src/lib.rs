@@ -95,7 +95,7 @@
 //! use a durable store. A storm that ends within its window is counted in the records only; nobody
 //! is notified of its end.
 
-mod captured;
+mod capture;
 mod cloud_event;
 mod desk;
 mod escalation;
@@ -117,17 +117,20 @@ mod write;
 #[cfg(feature = "webhook")]
 pub use self::sink::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
-    captured::Captured,
+    capture::{CaptureError, Captured, Codec},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     escalation::{Attempt, Context, Escalation, Outcome},
     finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
-    policy::EscalatePolicy,
+    policy::{EscalatePolicy, Recording},
     question::{Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
-    sink::{ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, Sink},
+    sink::{
+        ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, ReplayError,
+        Replayed, Sink,
+    },
     timestamp::Timestamp,
     wall_clock::WallClock,
 };

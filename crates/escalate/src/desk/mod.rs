@@ -19,6 +19,7 @@ use std::time::Duration;
 use tower_triage_core::{Clock, ConfigError, ErrorClass, Incident, Random};
 
 use crate::escalation::{Escalation, Outcome};
+use crate::policy::Recording;
 use crate::routes::{Priority, Route, Routes};
 use crate::sink::LogSink;
 use crate::write::{self, Facts};
@@ -99,13 +100,14 @@ impl Desk {
             posts.push(receiver.open(&policy)?);
         }
         routes.check(|name| posts.iter().any(|post| post.name == name))?;
+        let queue = Queue::new(policy.queue);
         let inner = Inner {
             routes,
             posts,
             policy,
             clock: Clock::new(),
             random: Random::default(),
-            queue: Queue::default(),
+            queue,
             delivered: AtomicU64::new(0),
             not_recorded: AtomicU64::new(0),
             suppressed: AtomicU64::new(0),
@@ -139,7 +141,25 @@ impl Desk {
     /// # Cancel safety
     /// Nothing is lost; see above.
     pub fn deliver(&self, escalation: Escalation, wait: Duration) -> Delivery {
-        Delivery::new(&self.inner, self.inner.jobs(escalation), wait)
+        self.send(escalation, Recording::Durable, wait)
+    }
+
+    /// Addresses the escalation and leaves it to the queue. With [`Overflow::Wait`] it waits for a
+    /// place there, at most for `wait`: await it.
+    ///
+    /// # Cancel safety
+    /// Dropped, what has no place yet gets one if there is one.
+    pub fn hand_over(&self, escalation: Escalation, wait: Duration) -> Delivery {
+        self.send(escalation, Recording::Background, wait)
+    }
+
+    pub(crate) fn send(
+        &self,
+        escalation: Escalation,
+        recording: Recording,
+        wait: Duration,
+    ) -> Delivery {
+        Delivery::new(&self.inner, self.inner.jobs(escalation), recording, wait)
     }
 
     /// Addresses the escalation and leaves it to the queue; gives how many deliveries found room

@@ -33,8 +33,7 @@ pub struct DeskPolicy {
     pub(crate) overflow: Overflow,
 }
 
-/// Who loses when the queue is full. To wait is no choice here: what is queued comes from where
-/// nobody can wait.
+/// Who loses when the queue is full. What is lost is counted ([`DeskCounts::dropped`](crate::DeskCounts::dropped)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
@@ -43,6 +42,10 @@ pub enum Overflow {
     DropNewest,
     /// What has waited longest: what is going on now matters more.
     DropOldest,
+    /// The caller's time: it waits for a place, at most as long as [`EscalatePolicy::wait`](crate::EscalatePolicy::wait)
+    /// says, and loses its escalation then. What comes from where nobody can wait (a dropped call, a
+    /// layer below another) is dropped if it is the newest.
+    Wait,
 }
 
 impl Default for DeskPolicy {

@@ -3,6 +3,7 @@
 mod channel;
 mod json_lines;
 mod log;
+mod replay;
 #[cfg(feature = "webhook")]
 mod webhook;
 
@@ -12,6 +13,7 @@ pub use self::{
     channel::{ChannelClosed, ChannelSink},
     json_lines::{JsonLinesError, JsonLinesSink},
     log::LogSink,
+    replay::{ReplayError, Replayed},
 };
 
 use std::fmt;

@@ -1,12 +1,13 @@
 //! A dead letter: an escalation at rest, and what becomes of it. Pure: `now` is an argument.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tower_triage_core::incident::IncidentId;
 
-use crate::captured::Captured;
+use crate::capture::Captured;
 use crate::escalation::Escalation;
 use crate::question::{Answer, Question};
 use crate::store::LeaseRequest;
@@ -170,7 +171,7 @@ impl Letter {
     /// A letter for `escalation`, not yet in any store.
     #[must_use]
     pub fn new(mut escalation: Escalation, now: Timestamp) -> Self {
-        let request = escalation.request.take().map(|request| (*request).clone());
+        let request = escalation.request.take().map(Arc::unwrap_or_clone);
         let mut letter = Self {
             seq: 0,
             request,
