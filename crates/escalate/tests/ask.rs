@@ -373,7 +373,8 @@ async fn only_so_many_calls_wait_and_a_place_that_is_left_is_free() {
     let answered = world.answer(left.unwrap(), Decision::Retry).await.unwrap();
     assert_eq!(answered.answer.unwrap().decision, Decision::Retry);
     assert_eq!(answered.state, LetterState::Open, "for whoever drives letters again");
-    (two.abort(), four.abort());
+    two.abort();
+    four.abort();
 }
 
 #[tokio::test(start_paused = true)]
