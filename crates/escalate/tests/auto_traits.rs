@@ -32,5 +32,3 @@ assert_impl_all!(Routes: Send, Sync, Clone, serde::Serialize, serde::de::Deseria
 assert_impl_all!(ChannelSink: Send, Sync, Clone, std::fmt::Debug);
 assert_impl_all!(JsonLinesSink: Send, Sync, Clone, std::fmt::Debug);
 assert_impl_all!(LogSink: Send, Sync, Copy, std::fmt::Debug);
-#[cfg(feature = "webhook")]
-assert_impl_all!(WebhookSink: Send, Sync, Clone, std::fmt::Debug);
