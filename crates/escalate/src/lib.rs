@@ -98,11 +98,12 @@
 //! while it is in the queue: put a [`JsonLinesSink`] first and give the layer a long enough wait, or
 //! use a durable store. Nor is the end of a trouble told that is still open when the desk is dropped.
 
+mod ask;
 mod capture;
 mod cloud_event;
 mod desk;
+pub mod ending;
 mod escalation;
-mod finish;
 pub mod future;
 mod layer;
 mod policy;
@@ -118,14 +119,15 @@ mod wall_clock;
 mod write;
 
 pub use self::{
+    ask::Asking,
     capture::{CaptureError, Captured, Codec},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
+    ending::{Ending, Failed, KeepFailure, Set, Unset},
     escalation::{Attempt, Context, Escalation, Outcome},
-    finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
     policy::{EscalatePolicy, Recording},
-    question::{Answer, Choice, Decision, Level, Question},
+    question::{Accepts, Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{

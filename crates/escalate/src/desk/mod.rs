@@ -146,7 +146,7 @@ impl Desk {
     /// # Cancel safety
     /// Nothing is lost; see above.
     pub fn deliver(&self, escalation: Escalation, wait: Duration) -> Delivery {
-        self.send(escalation, Recording::Durable, wait)
+        self.forward(escalation, Recording::Durable, wait)
     }
 
     /// Addresses the escalation and leaves it to the queue. With [`Overflow::Wait`] it waits for a
@@ -155,9 +155,33 @@ impl Desk {
     /// # Cancel safety
     /// Dropped, what has no place yet gets one if there is one.
     pub fn hand_over(&self, escalation: Escalation, wait: Duration) -> Delivery {
-        self.send(escalation, Recording::Background, wait)
+        self.forward(escalation, Recording::Background, wait)
     }
 
+    /// Writes on the escalation whom the routes say to tell, and what to do.
+    pub(crate) fn address(&self, escalation: &mut Escalation) {
+        let route = self.inner.routes.find(
+            &escalation.from,
+            escalation.class,
+            &escalation.operation,
+            escalation.priority,
+        );
+        escalation.task_type.clone_from(&route.task_type);
+        escalation.to.clone_from(&route.to);
+    }
+
+    /// Addresses and delivers.
+    pub(crate) fn forward(
+        &self,
+        mut escalation: Escalation,
+        recording: Recording,
+        wait: Duration,
+    ) -> Delivery {
+        self.address(&mut escalation);
+        self.send(escalation, recording, wait)
+    }
+
+    /// Delivers what is addressed.
     pub(crate) fn send(
         &self,
         escalation: Escalation,
@@ -170,7 +194,12 @@ impl Desk {
     /// Addresses the escalation and leaves it to the queue; gives how many deliveries found room
     /// there. Does not block. What finds none, [`DeskCounts::dropped`] tells.
     #[must_use = "nobody is told if it is zero"]
-    pub fn enqueue(&self, escalation: Escalation) -> u32 {
+    pub fn enqueue(&self, mut escalation: Escalation) -> u32 {
+        self.address(&mut escalation);
+        self.enqueue_addressed(escalation)
+    }
+
+    pub(crate) fn enqueue_addressed(&self, escalation: Escalation) -> u32 {
         let jobs = self.inner.jobs(escalation).into_iter();
         jobs.map(|job| u32::from(self.inner.enqueue(job))).sum()
     }
@@ -203,6 +232,10 @@ impl Desk {
         self.inner.queue.len()
     }
 
+    pub(crate) fn has(&self, receiver: &str) -> bool {
+        self.inner.posts.iter().any(|post| post.name == receiver)
+    }
+
     pub(crate) fn priority(&self, class: ErrorClass, circuit_opened: bool) -> Priority {
         let least = if circuit_opened { Priority::High } else { Priority::Low };
         self.inner.routes.priority(class).max(least)
@@ -210,18 +243,10 @@ impl Desk {
 }
 
 impl Inner {
-    /// Addresses `escalation`: one job per receiver.
-    fn jobs(self: &Arc<Self>, mut escalation: Escalation) -> Vec<Job> {
-        let route = self.routes.find(
-            &escalation.from,
-            escalation.class,
-            &escalation.operation,
-            escalation.priority,
-        );
-        escalation.task_type.clone_from(&route.task_type);
-        escalation.to.clone_from(&route.to);
+    /// One job per receiver that `escalation` is addressed to.
+    fn jobs(self: &Arc<Self>, escalation: Escalation) -> Vec<Job> {
         let escalation = Arc::new(escalation);
-        let told = |post: &Post| route.to.contains(&post.name);
+        let told = |post: &Post| escalation.to.contains(&post.name);
         (0..self.posts.len())
             .filter(|post| told(&self.posts[*post]))
             .map(|post| self.job(post, &escalation))
