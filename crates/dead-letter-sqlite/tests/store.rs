@@ -111,7 +111,8 @@ async fn two_stores_on_one_file() {
 async fn a_second_writer_gets_its_turn_in_a_storm() {
     let folder = folder();
     let path = folder.path().join("store");
-    let (service, tool) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
+    let service = SqliteStore::open(&path).unwrap();
+    let tool = SqliteOptions::new().busy_timeout(Duration::from_secs(2)).open(&path).unwrap();
     let storm: Vec<_> = (0..64)
         .map(|caller| {
             let service = service.clone();
@@ -123,13 +124,10 @@ async fn a_second_writer_gets_its_turn_in_a_storm() {
             })
         })
         .collect();
-    let mut took = Vec::new();
+    while tool.stats().await.unwrap().total < 100 {}
     for number in 0..20 {
-        let begun = tokio::time::Instant::now();
-        let r = tool.put(escalation(number, 0)).await;
-        took.push((begun.elapsed(), r.is_ok()));
+        tool.put(escalation(number, 0)).await.unwrap();
     }
-    println!("{took:?} {}", tool.stats().await.unwrap().total);
     storm.iter().for_each(|caller| caller.abort());
 }
 
