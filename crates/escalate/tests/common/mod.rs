@@ -199,16 +199,18 @@ pub(crate) fn desk_with(policy: DeskPolicy, receiver: Receiver) -> Desk {
     Desk::with_policy(policy, to_human(), [receiver]).unwrap()
 }
 
-/// A store that takes nothing when it is down.
+/// A store that takes nothing when it is down, and does not answer when it hangs.
 #[derive(Debug, Default)]
 pub(crate) struct Moody {
     pub store: MemoryStore,
     pub down: AtomicBool,
+    pub hangs: AtomicBool,
 }
 
 impl Store for Moody {
     fn put(&self, escalation: Escalation) -> Pending<'_, Put> {
         match self.down.load(Ordering::SeqCst) {
+            _ if self.hangs.load(Ordering::SeqCst) => Box::pin(std::future::pending()),
             true => Box::pin(async { Err(StoreError::unavailable("down")) }),
             false => self.store.put(escalation),
         }
