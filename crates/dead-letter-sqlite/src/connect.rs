@@ -212,3 +212,30 @@ type FileId = ();
 fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        for _ in 0..2 {
+            let (_, writer) = Place::open(SqliteOptions::new(), &path).unwrap();
+            let read = |name| writer.pragma_query_value(None, name, |row| row.get::<_, String>(0));
+            assert_eq!(read("journal_mode").unwrap(), "wal");
+            let level: u32 =
+                writer.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+            assert_eq!(level, 2, "FULL");
+        }
+    }
+
+    #[test]
+    fn readers_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, _writer) =
+            Place::open(SqliteOptions::new(), &folder.path().join("store")).unwrap();
+        assert!(place.reader().unwrap().execute("DELETE FROM letter", []).is_err());
+    }
+}
