@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio_postgres::NoTls;
 use tower_triage_dead_letter_postgres::PostgresStore;
+use tower_triage_dead_letter_sqlite::SqliteStore;
 use tower_triage_escalate::WallClock;
 use tower_triage_escalate::store::{
     Change, Filter, LeaseRequest, Letter, MemoryStore, Refused, Stats, Store, StoreError,
@@ -42,12 +43,13 @@ pub(crate) async fn each(test: impl AsyncFn(&mut World)) {
 }
 
 /// The names of the stores, to make a world of one of them.
-pub(crate) const NAMES: [&str; 2] = ["memory", "postgres"];
+pub(crate) const NAMES: [&str; 3] = ["memory", "sqlite", "postgres"];
 
 /// A world of the store of this name; nothing if its tests are to be left out.
 pub(crate) async fn world(name: &str) -> Option<World> {
     match name {
         "memory" => Some(memory()),
+        "sqlite" => Some(sqlite().await),
         "postgres" => postgres().await,
         _ => unreachable!("{name}"),
     }
@@ -57,6 +59,22 @@ fn memory() -> World {
     let clock = WallClock::stepped(t0());
     let store = Arc::new(MemoryStore::new().clock(clock.clone()));
     World { name: "memory", store, clock, open: None, _home: Box::new(()) }
+}
+
+async fn sqlite() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letters.db");
+    let open: Open = Box::new(move |clock| {
+        let path = path.clone();
+        Box::pin(async move {
+            // It reads and writes the file before it is there.
+            let store = tokio::task::spawn_blocking(move || SqliteStore::open(path));
+            Arc::new(store.await.unwrap().unwrap().clock(clock)) as Arc<dyn Store>
+        })
+    });
+    let clock = WallClock::stepped(t0());
+    let store = open(clock.clone()).await;
+    World { name: "sqlite", store, clock, open: Some(open), _home: Box::new(folder) }
 }
 
 /// Each world has a schema of its own on the server that the tests of a process share.
