@@ -103,7 +103,6 @@ impl Rows {
         ]
     }
 
-
     /// How long the letters are.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes

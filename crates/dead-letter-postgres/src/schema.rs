@@ -22,15 +22,14 @@ pub(crate) async fn migrate(client: &mut Lent) -> Result<(), StoreError> {
     }
     client.begin().await?;
     client.run(&format!("SELECT pg_advisory_xact_lock({MIGRATING})")).await?;
-    let old = version(client).await?;
-    if old.is_none() {
-        // One row: what is true of the whole store.
-        let table = "CREATE TABLE tower_triage_store (version int NOT NULL, \
-             dropped bigint NOT NULL DEFAULT 0); \
-             INSERT INTO tower_triage_store (version) VALUES (0)";
-        client.run(table).await?;
-    }
-    let old = old.unwrap_or(0);
+    // One row: what is true of the whole store. A session that has looked for the table in vain
+    // remembers that; this statement looks again.
+    let table = "CREATE TABLE IF NOT EXISTS tower_triage_store \
+         (version int NOT NULL, dropped bigint NOT NULL DEFAULT 0); \
+         INSERT INTO tower_triage_store (version) \
+         SELECT 0 WHERE NOT EXISTS (SELECT FROM tower_triage_store)";
+    client.run(table).await?;
+    let old = version(client).await?.unwrap_or(0);
     let Some(steps) = STEPS.get(old..) else {
         return Err(StoreError::Corrupt(format!(
             "the schema has version {old}, made by a newer program; this one knows {}",

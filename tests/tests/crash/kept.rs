@@ -1,7 +1,8 @@
 //! What is on the disk.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -21,8 +22,20 @@ impl Kept {
         Self { folder: folder.to_owned(), last: None, stored: HashSet::new() }
     }
 
-    pub(crate) fn spill(&self) -> PathBuf {
+    fn spill(&self) -> PathBuf {
         self.folder.join("spill.jsonl")
+    }
+
+    /// Leaves what a kill in the middle of a write leaves, of a record that nobody was told of. False
+    /// if the last line is half-written already, or if there is no file.
+    pub(crate) fn tear(&self) -> bool {
+        let Ok(bytes) = fs::read(self.spill()) else { return false };
+        if bytes.last().is_some_and(|last| *last != b'\n') {
+            return false;
+        }
+        let mut file = OpenOptions::new().append(true).open(self.spill()).unwrap();
+        file.write_all(br#"{"schema":1,"id":"8c1f2a"#).unwrap();
+        true
     }
 
     /// Half-written lines that were put aside.
