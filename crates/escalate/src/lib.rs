@@ -117,7 +117,7 @@ mod write;
 #[cfg(feature = "webhook")]
 pub use self::sink::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
-    capture::{CaptureError, Captured, Codec},
+    capture::{CaptureError, Captured, Codec, JsonCodec, Redactor},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     escalation::{Attempt, Context, Escalation, Outcome},

@@ -5,8 +5,12 @@
 
 mod captured;
 mod error;
+mod json;
+mod redact;
 
-pub use self::{captured::Captured, error::CaptureError};
+pub use self::{captured::Captured, error::CaptureError, json::JsonCodec, redact::Redactor};
+
+use tower_triage_core::incident::IncidentId;
 
 /// Makes data of a request, and the request of the data: what
 /// [`EscalateLayer`](crate::EscalateLayer) and a re-drive worker need.
@@ -32,4 +36,11 @@ pub trait Codec<Req>: Send + Sync {
     /// # Errors
     /// It was written by another codec, is not complete, or cannot be read.
     fn decode(&self, captured: &Captured) -> Result<Req, CaptureError>;
+
+    /// The request with the id of its letter, the same on each sending, for a receiver that keeps
+    /// one of those with the same id. Default: the request as it is.
+    fn identified(&self, request: Req, id: IncidentId) -> Req {
+        _ = id;
+        request
+    }
 }
