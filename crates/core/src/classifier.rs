@@ -285,6 +285,7 @@ pub(crate) fn emit(operation: &Operation, layer: LayerKind, kind: &StepKind) {
         | StepKind::FallbackFailed { .. }
         | StepKind::FallbackSkipped { .. }
         | StepKind::Escalated { .. }
+        | StepKind::Decided { .. }
         | StepKind::ForcedFinish => {
             tracing::warn!(operation, layer, outcome, error.r#type = error_type, "{kind}");
         }

@@ -8,8 +8,10 @@ use crate::{Escalation, Timestamp};
 /// An escalation as a CloudEvent (CloudEvents 1.0, JSON event format, structured mode). Sent with
 /// content type [`CloudEvent::CONTENT_TYPE`].
 ///
-/// `id` is the escalation's and the same on each sending, so that a receiver keeps one; `source` is
-/// `/` and who failed; `type` is [`CloudEvent::TYPE`]; `subject` is the operation. Extensions:
+/// `id` is the escalation's (a resolve's ends in `.resolved`) and the same on each sending, so that a
+/// receiver keeps one; `source` is `/` and who failed; `type` is [`CloudEvent::TYPE`], or
+/// [`CloudEvent::RESOLVED`]; `subject` is the operation; `time` is the last failure's, or when it was
+/// found to be over. Extensions:
 /// `traceparent` (distributed tracing), `severitytext` and `severitynumber` (OpenTelemetry),
 /// `correlationid` (the request's own id).
 #[derive(Clone, Debug, Serialize)]
@@ -36,18 +38,24 @@ impl<'a> CloudEvent<'a> {
     pub const CONTENT_TYPE: &'static str = "application/cloudevents+json";
     /// The event's type: reverse DNS, with the version of the data's form.
     pub const TYPE: &'static str = "io.github.tower-triage.escalation.v1";
+    /// The type of a resolve ([`Escalation::resolved`]).
+    pub const RESOLVED: &'static str = "io.github.tower-triage.escalation.resolved.v1";
 
     /// `escalation` as an event.
     #[must_use]
     pub fn new(escalation: &'a Escalation) -> Self {
         let (severitytext, severitynumber) = escalation.priority.severity();
+        let (r#type, suffix) = match escalation.resolved {
+            None => (Self::TYPE, ""),
+            Some(_) => (Self::RESOLVED, ".resolved"),
+        };
         Self {
             specversion: "1.0",
-            id: escalation.id.to_string(),
+            id: format!("{}{suffix}", escalation.id),
             source: uri_path(&escalation.from),
-            r#type: Self::TYPE,
+            r#type,
             subject: &escalation.operation,
-            time: escalation.last_time,
+            time: escalation.resolved.unwrap_or(escalation.last_time),
             datacontenttype: "application/json",
             traceparent: escalation.context.traceparent,
             severitytext,

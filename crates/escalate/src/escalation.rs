@@ -65,8 +65,13 @@ pub struct Escalation {
     /// The last one.
     pub last_time: Timestamp,
     /// How many failures it stands for: 1 in a record; in a notification also those that were held
-    /// back since the last one.
+    /// back since the last one; in a resolve only those, maybe none.
     pub count: u64,
+    /// Set in a resolve: no failure of this fingerprint has come for a while
+    /// ([`DeskPolicy::resolve_after`](crate::DeskPolicy::resolve_after)). The rest is as people were
+    /// told last, the id too. Only sinks of notifications get resolves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Timestamp>,
     /// The request's method, if the protocol has one.
     #[serde(default)]
     pub method: Option<String>,

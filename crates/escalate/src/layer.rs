@@ -4,12 +4,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tower_layer::Layer;
-use tower_triage_core::{AnyError, Classifier, Counted, Leaked, Sharing};
+use tower_triage_core::{AnyError, Classifier, ConfigError, Counted, Leaked, Sharing};
 
+use crate::ask::Asking;
 use crate::desk::Desk;
+use crate::ending::{Ending, Failed, KeepFailure, Set};
 use crate::escalation::Escalation;
-use crate::finish::{Failed, FinishWith, KeepFailure};
 use crate::policy::EscalatePolicy;
 use crate::report::Reporter;
 use crate::service::Escalate;
@@ -19,7 +21,7 @@ use crate::service::Escalate;
 /// `E` is the error type of the service it is put around, inferred there: a readiness error is kept
 /// until the next call. All services made from one layer share its desk.
 ///
-/// `D` makes forced finishes, `M` is how a call holds the layer's state
+/// `D` is what becomes of a call that failed ([`Ending`]), `M` is how a call holds the layer's state
 /// ([`share`](tower_triage_core::share)).
 pub struct EscalateLayer<R, D = KeepFailure, E = AnyError, M = Counted> {
     core: Core<R, D>,
@@ -31,7 +33,7 @@ pub struct EscalateLayer<R, D = KeepFailure, E = AnyError, M = Counted> {
 pub struct Core<R, D> {
     pub(crate) classifier: Classifier<R>,
     pub(crate) reporter: Reporter,
-    pub(crate) finish: Arc<D>,
+    pub(crate) ending: D,
 }
 
 impl<R, E> EscalateLayer<R, KeepFailure, E> {
@@ -40,8 +42,8 @@ impl<R, E> EscalateLayer<R, KeepFailure, E> {
     pub fn new(classifier: Classifier<R>, desk: Desk) -> Self {
         let (from, policy) = (String::new(), EscalatePolicy::default());
         let reporter = Reporter { desk, from, policy, enrich: None };
-        let finish = Arc::new(KeepFailure);
-        Self { core: Core { classifier, reporter, finish }, types: PhantomData }
+        let core = Core { classifier, reporter, ending: Ending::new() };
+        Self { core, types: PhantomData }
     }
 }
 
@@ -75,23 +77,100 @@ impl<R, D, E, M> EscalateLayer<R, D, E, M> {
     pub fn leak(self) -> EscalateLayer<R, D, E, Leaked> {
         EscalateLayer { core: self.core, types: PhantomData }
     }
+}
 
+impl<R, F, A, C, G, E, M> EscalateLayer<R, Ending<F, A, C, G>, E, M> {
     /// Forced finish: what the caller gets instead of a failure that escalates, built from what is
     /// known. `None` leaves the failure. The answer is marked
     /// ([`Note::ForcedFinish`](tower_triage_core::Note::ForcedFinish), a step of the incident), and
-    /// somebody is told all the same. A retry above sees a success, so put this layer outermost.
+    /// somebody is told all the same; nobody is asked. A retry above sees a success, so put this
+    /// layer outermost.
     #[must_use]
-    pub fn finish_with<Res, F>(self, f: F) -> EscalateLayer<R, FinishWith<F>, E, M>
+    pub fn finish_with<Res, T>(self, f: T) -> EscalateLayer<R, Ending<Set<T>, A, C, G>, E, M>
     where
-        F: Fn(Failed<'_, Res, E>) -> Option<Res>,
+        T: Fn(Failed<'_, Res, E>) -> Option<Res>,
     {
-        let Core { classifier, reporter, .. } = self.core;
-        let finish = Arc::new(FinishWith { f });
-        EscalateLayer { core: Core { classifier, reporter, finish }, types: PhantomData }
+        self.ending(|Ending { respond, codec, change, asking, .. }| Ending {
+            finish: Set::new(f),
+            respond,
+            codec,
+            change,
+            asking,
+        })
+    }
+
+    /// Keeps a copy of each request, and puts what `codec` makes of it with the record of a call that
+    /// fails, so that it can be driven again. The copy is made on every call, for
+    /// which the request has to be `Clone`; it is encoded only if the call is told of.
+    #[must_use]
+    pub fn capture<T>(self, codec: T) -> EscalateLayer<R, Ending<F, A, Set<T>, G>, E, M> {
+        self.ending(|Ending { finish, respond, change, asking, .. }| Ending {
+            finish,
+            respond,
+            codec: Set::new(codec),
+            change,
+            asking,
+        })
+    }
+
+    /// Asks somebody what to do when a call ends with a failure, and waits for the answer, not for
+    /// ever. Without more, the answer can only be to give up; see
+    /// [`respond_with`](Self::respond_with) and [`retry_with`](Self::retry_with).
+    ///
+    /// Each call asks at most once. The question is part of the record; [`enrich`](Self::enrich) can
+    /// change its text and offer answers to choose from. This layer has to be the outermost of ours:
+    /// below another nobody is asked. While it waits the failed outcome is kept.
+    ///
+    /// # Errors
+    /// What [`Asking`] refuses.
+    pub fn ask(mut self, asking: Asking) -> Result<Self, ConfigError> {
+        asking.check(&self.core.reporter.desk)?;
+        self.core.ending.asking = Some(asking);
+        Ok(self)
+    }
+
+    /// What the caller gets if somebody decides to [respond](crate::Decision::Respond): made of their
+    /// value. `None` if that cannot be, then it is the failure. The answer is marked as a forced
+    /// finish.
+    #[must_use]
+    pub fn respond_with<Res, T>(self, f: T) -> EscalateLayer<R, Ending<F, Set<T>, C, G>, E, M>
+    where
+        T: Fn(&Value, Failed<'_, Res, E>) -> Option<Res>,
+    {
+        self.ending(|Ending { finish, codec, change, asking, .. }| Ending {
+            finish,
+            respond: Set::new(f),
+            codec,
+            change,
+            asking,
+        })
+    }
+
+    /// Lets somebody decide to send the request [again](crate::Decision::Retry), as it was or
+    /// [changed](crate::Decision::RetryWith): `f` makes the change, and gives `None` if it cannot.
+    /// For this each call keeps a copy of the request and a clone of the service.
+    #[must_use]
+    pub fn retry_with<Req, T>(self, f: T) -> EscalateLayer<R, Ending<F, A, C, Set<T>>, E, M>
+    where
+        T: Fn(Req, &Value) -> Option<Req>,
+    {
+        self.ending(|Ending { finish, respond, codec, asking, .. }| Ending {
+            finish,
+            respond,
+            codec,
+            change: Set::new(f),
+            asking,
+        })
+    }
+
+    fn ending<D>(self, f: impl FnOnce(Ending<F, A, C, G>) -> D) -> EscalateLayer<R, D, E, M> {
+        let Core { classifier, reporter, ending } = self.core;
+        let core = Core { classifier, reporter, ending: f(ending) };
+        EscalateLayer { core, types: PhantomData }
     }
 }
 
-impl<S, R, D, E, M: Sharing<Core<R, D>>> Layer<S> for EscalateLayer<R, D, E, M> {
+impl<S, R, D: Clone, E, M: Sharing<Core<R, D>>> Layer<S> for EscalateLayer<R, D, E, M> {
     type Service = Escalate<S, R, D, E, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -101,17 +180,17 @@ impl<S, R, D, E, M: Sharing<Core<R, D>>> Layer<S> for EscalateLayer<R, D, E, M> 
 
 // === impl Clone and Debug: without bounds on what is shared ===
 
-impl<R, D> Clone for Core<R, D> {
+impl<R, D: Clone> Clone for Core<R, D> {
     fn clone(&self) -> Self {
         Self {
             classifier: self.classifier.clone(),
             reporter: self.reporter.clone(),
-            finish: Arc::clone(&self.finish),
+            ending: self.ending.clone(),
         }
     }
 }
 
-impl<R, D, E, M> Clone for EscalateLayer<R, D, E, M> {
+impl<R, D: Clone, E, M> Clone for EscalateLayer<R, D, E, M> {
     fn clone(&self) -> Self {
         Self { core: self.core.clone(), types: PhantomData }
     }

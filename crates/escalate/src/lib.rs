@@ -69,7 +69,11 @@
 //! of failure and window, with the count since. In both lists the first sink that takes it is enough; one that
 //! fails is tried a bounded number of times. A sink is any `Service<Escalation, Response = ()>`
 //! ([`IntoSink`]), so it can be wrapped in layers, ours too. Given: [`LogSink`], [`ChannelSink`],
-//! [`JsonLinesSink`], and with feature `webhook` `WebhookSink` (CloudEvents over HTTP).
+//! [`JsonLinesSink`]; in `tower-triage-receivers` webhooks (CloudEvents, PagerDuty, Alertmanager,
+//! Slack).
+//!
+//! When no failure of a kind has come for a while, whoever was notified of it gets a resolve with
+//! the count of what they were not told yet ([`DeskPolicy::resolve_after`]).
 //!
 //! # Defaults
 //!
@@ -78,7 +82,7 @@
 //! | the caller is held up | at most 250 ms |
 //! | rescued calls | not recorded |
 //! | tries per sink | 3, 30 s each; waits 100 ms doubling up to 5 s, full jitter |
-//! | notifications | one per fingerprint and 60 s; 1024 fingerprints remembered per receiver |
+//! | notifications | one per fingerprint and 60 s; a resolve after 5 min of quiet; 1024 fingerprints remembered per receiver |
 //! | queue | 1024 deliveries, 16 at work, the newest is dropped when it is full |
 //! | priorities | [`Priorities`] |
 //!
@@ -92,14 +96,14 @@
 //!
 //! It does not wait for anybody's decision, and it does not promise that a record survives a crash
 //! while it is in the queue: put a [`JsonLinesSink`] first and give the layer a long enough wait, or
-//! use a durable store. A storm that ends within its window is counted in the records only; nobody
-//! is notified of its end.
+//! use a durable store. Nor is the end of a trouble told that is still open when the desk is dropped.
 
+mod ask;
 mod capture;
 mod cloud_event;
 mod desk;
+pub mod ending;
 mod escalation;
-mod finish;
 pub mod future;
 mod layer;
 mod policy;
@@ -114,20 +118,22 @@ mod timestamp;
 mod wall_clock;
 mod write;
 
-#[cfg(feature = "webhook")]
-pub use self::sink::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
+ask::Asking,
     capture::{CaptureError, Captured, Codec, JsonCodec, Redactor},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
+    ending::{Ending, Failed, KeepFailure, Set, Unset},
     escalation::{Attempt, Context, Escalation, Outcome},
-    finish::{Failed, Finish, FinishWith, KeepFailure},
     layer::{Core, EscalateLayer},
-    policy::EscalatePolicy,
-    question::{Answer, Choice, Decision, Level, Question},
+    policy::{EscalatePolicy, Recording},
+    question::{Accepts, Answer, Choice, Decision, Level, Question},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
-    sink::{ChannelClosed, ChannelSink, IntoSink, JsonLinesError, JsonLinesSink, LogSink, Sink},
+    sink::{
+        ChannelClosed, ChannelSink, GivenUp, IntoSink, JsonLinesError, JsonLinesSink, LogSink,
+        ReplayError, Replayed, Sink,
+    },
     timestamp::Timestamp,
     wall_clock::WallClock,
 };

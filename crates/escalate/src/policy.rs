@@ -16,6 +16,7 @@ use crate::write;
 /// | [`when`](Self::when) | the class's own ([`ErrorClass::escalate`]) |
 /// | [`record_recovered`](Self::record_recovered) | no |
 /// | [`circuit_opened`](Self::circuit_opened) | yes |
+/// | [`recording`](Self::recording) | [`Recording::Durable`] |
 /// | [`wait`](Self::wait) | 250 ms |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -24,8 +25,23 @@ pub struct EscalatePolicy {
     on_exhaustion: ClassSet,
     record_recovered: bool,
     circuit_opened: bool,
+    pub(crate) recording: Recording,
     #[serde(with = "duration_text")]
     pub(crate) wait: Duration,
+}
+
+/// What has to be done before the caller gets its outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recording {
+    /// The escalation is with its receivers: with a [store](crate::store) or a file as the first
+    /// sink it is there even if the process is killed now. Waited for at most
+    /// [`wait`](EscalatePolicy::wait); then nothing is claimed, and delivery goes on in the queue.
+    #[default]
+    Durable,
+    /// The escalation has a place in the desk's queue. A process that is killed loses what is in
+    /// it.
+    Background,
 }
 
 impl Default for EscalatePolicy {
@@ -36,6 +52,7 @@ impl Default for EscalatePolicy {
             on_exhaustion: classes(EscalateWhen::OnExhaustion),
             record_recovered: false,
             circuit_opened: true,
+            recording: Recording::Durable,
             wait: Duration::from_millis(250),
         }
     }
@@ -78,8 +95,19 @@ impl EscalatePolicy {
         self
     }
 
+    /// What has to be done before the caller gets its outcome.
+    #[must_use]
+    pub const fn recording(mut self, recording: Recording) -> Self {
+        self.recording = recording;
+        self
+    }
+
     /// How long the caller's outcome may be held up so that the incident can say whether somebody
     /// was told. When it is over, delivery goes on in the desk's queue. Zero: never held up.
+    ///
+    /// If a sink fails or hangs, the next one gets its turn after `tries` times the desk's
+    /// [`sink_timeout`](crate::DeskPolicy::sink_timeout) and the waits in between: for the spill file to be
+    /// reached while the caller waits, this has to be longer.
     #[must_use]
     pub const fn wait(mut self, longest: Duration) -> Self {
         self.wait = longest;

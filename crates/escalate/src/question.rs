@@ -22,9 +22,40 @@ pub struct Question {
     pub deadline: Timestamp,
     /// What the call does without an answer.
     pub on_timeout: Decision,
+    /// What the call can do besides giving up.
+    #[serde(default)]
+    pub accepts: Accepts,
     /// Who is asked, one level after the other. The last is asked until the deadline.
     #[serde(default)]
     pub levels: Vec<Level>,
+}
+
+/// What a call can do with an answer, besides giving up. Other answers are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Accepts {
+    /// Send the request again, as it was or changed.
+    pub retry: bool,
+    /// Answer its caller with a value.
+    pub respond: bool,
+}
+
+impl Default for Accepts {
+    fn default() -> Self {
+        Self { retry: true, respond: true }
+    }
+}
+
+impl Accepts {
+    /// Is it one of them?
+    #[must_use]
+    pub const fn contains(self, decision: &Decision) -> bool {
+        match decision {
+            Decision::Retry | Decision::RetryWith(_) => self.retry,
+            Decision::Respond(_) => self.respond,
+            Decision::Abort => true,
+        }
+    }
 }
 
 /// An answer to choose.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use tower_triage_core::incident::{self, Deferred, Handover};
 use tower_triage_core::{Failure, Incident};
 
+use crate::capture::Captured;
 use crate::desk::Desk;
 use crate::escalation::{Escalation, Outcome};
 use crate::policy::EscalatePolicy;
+use crate::question::Question;
 use crate::write::{self, Facts};
 
 /// Adds what the user knows to an escalation.
@@ -32,16 +34,10 @@ impl Reporter {
         incident::snapshot()
     }
 
-    /// `said` is the text of the failure, if it is at hand; else the incident's steps tell.
-    pub(crate) fn write(
-        &self,
-        facts: &Facts,
-        incident: &Incident,
-        failure: Failure,
-        outcome: Outcome,
-        said: Option<String>,
-    ) -> Escalation {
+    pub(crate) fn write(&self, facts: &Facts, incident: &Incident, told: Told) -> Escalation {
+        let Told { failure, outcome, said, request, question } = told;
         let mut escalation = write::escalation(&self.from, facts, incident, failure, outcome, said);
+        (escalation.request, escalation.question) = (request, question);
         let opened = write::circuit_opened(incident);
         escalation.priority = self.desk.priority(escalation.class, opened);
         if let Some(enrich) = &self.enrich {
@@ -56,17 +52,36 @@ impl Reporter {
 
     /// The caller dropped the call: what must be told at once goes to the queue. To be asked within
     /// the scope.
-    pub(crate) fn abandoned(&self, facts: &Facts) {
+    pub(crate) fn abandoned(&self, facts: &Facts, captured: impl FnOnce() -> Option<Captured>) {
         if !self.policy.concerns(incident::seen(), incident::circuit_opened()) {
             return;
         }
         let Some(incident) = self.incident(facts) else { return };
         if let Some(failure) = self.policy.due(&incident, None, Outcome::Abandoned) {
             incident::take_over();
-            let escalation = self.write(facts, &incident, failure, Outcome::Abandoned, None);
+            let request = captured().map(Arc::new);
+            let told = Told { request, ..Told::of(failure, Outcome::Abandoned) };
+            let escalation = self.write(facts, &incident, told);
             // The incident ends as abandoned whatever comes of it; the desk's counters tell.
             _ = self.desk.enqueue(escalation);
         }
+    }
+}
+
+/// What is told of a call besides its incident.
+pub(crate) struct Told {
+    /// The one that decides.
+    pub(crate) failure: Failure,
+    pub(crate) outcome: Outcome,
+    /// The text of the failure, if it is at hand; else the incident's steps tell.
+    pub(crate) said: Option<String>,
+    pub(crate) request: Option<Arc<Captured>>,
+    pub(crate) question: Option<Question>,
+}
+
+impl Told {
+    pub(crate) const fn of(failure: Failure, outcome: Outcome) -> Self {
+        Self { failure, outcome, said: None, request: None, question: None }
     }
 }
 
@@ -84,6 +99,7 @@ impl fmt::Debug for Reporter {
 pub(crate) struct LeftBehind {
     pub(crate) reporter: Reporter,
     pub(crate) facts: Facts,
+    pub(crate) request: Option<Arc<Captured>>,
     pub(crate) urgent: bool,
 }
 
@@ -93,7 +109,7 @@ impl Deferred for LeftBehind {
     }
 
     fn run(self: Box<Self>, incident: &Incident) -> Handover {
-        let Self { reporter, facts, .. } = *self;
+        let Self { reporter, facts, request, .. } = *self;
         let outcome = Outcome::of(incident.resolution);
         let leaving = match outcome {
             Outcome::Failed | Outcome::Forced => incident.failure,
@@ -102,7 +118,8 @@ impl Deferred for LeftBehind {
         match reporter.policy.due(incident, leaving, outcome) {
             None => Handover::NotDue,
             Some(failure) => {
-                let escalation = reporter.write(&facts, incident, failure, outcome, None);
+                let told = Told { request, ..Told::of(failure, outcome) };
+                let escalation = reporter.write(&facts, incident, told);
                 match reporter.desk.enqueue(escalation) {
                     0 => Handover::Lost,
                     receivers => Handover::Told(receivers),

@@ -7,7 +7,7 @@ use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Counted, Describe, HeldError, Sharing};
 
-use crate::finish::Finish;
+use crate::ending::{Finish, Keep};
 use crate::future::ResponseFuture;
 use crate::layer::Core;
 use crate::write::Facts;
@@ -48,11 +48,11 @@ where
     M: Sharing<Core<R, D>>,
     S: Service<Req, Error = E>,
     R: Classify<S::Response, E> + Describe<Req>,
-    D: Finish<S::Response, E>,
+    D: Finish<S::Response, E> + Keep<S, Req>,
 {
     type Response = S::Response;
     type Error = E;
-    type Future = ResponseFuture<S::Future, S::Response, E, R, D, M>;
+    type Future = ResponseFuture<S::Future, S::Response, E, R, D, M, D::Kept>;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
@@ -66,11 +66,12 @@ where
         let scope = Scope::join();
         let core = M::hold(&mut self.core);
         let facts = Facts::read(core.classifier.rules(), &request);
+        let kept = core.ending.keep(&self.inner, &request);
         match self.held.take() {
-            Some(error) => ResponseFuture::failed(error, scope, core, facts),
+            Some(error) => ResponseFuture::failed(error, scope, core, facts, kept),
             None => {
                 let inner = incident::call(&mut self.inner, request);
-                ResponseFuture::calling(inner, scope, core, facts)
+                ResponseFuture::calling(inner, scope, core, facts, kept)
             }
         }
     }

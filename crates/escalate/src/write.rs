@@ -103,6 +103,7 @@ pub(crate) fn escalation(
         first_time: Timestamp::from(incident.started + first),
         last_time: Timestamp::from(incident.started + incident.elapsed),
         count: 1,
+        resolved: None,
         method: method.map(str::to_owned),
         target: target.filter(|target| !target.is_empty()).map(without_queries),
         server_hint: failure.retry_after,

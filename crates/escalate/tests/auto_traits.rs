@@ -11,7 +11,7 @@ assert_impl_all!(Escalate<(), Rules, KeepFailure, std::io::Error>: Send, Sync, C
 // As `Sync` as the inner service, whatever its error is.
 assert_impl_all!(Escalate<(), Rules, KeepFailure, std::cell::Cell<u8>>: Send, Sync);
 // A closure that is not `Clone` is shared.
-assert_impl_all!(EscalateLayer<Rules, FinishWith<fn()>>: Clone, std::fmt::Debug);
+assert_impl_all!(EscalateLayer<Rules, Ending<Set<fn()>>>: Clone, std::fmt::Debug);
 assert_impl_all!(
     future::ResponseFuture<std::future::Ready<()>, (), (), Rules, KeepFailure>: Send, Unpin
 );
@@ -32,5 +32,3 @@ assert_impl_all!(Routes: Send, Sync, Clone, serde::Serialize, serde::de::Deseria
 assert_impl_all!(ChannelSink: Send, Sync, Clone, std::fmt::Debug);
 assert_impl_all!(JsonLinesSink: Send, Sync, Clone, std::fmt::Debug);
 assert_impl_all!(LogSink: Send, Sync, Copy, std::fmt::Debug);
-#[cfg(feature = "webhook")]
-assert_impl_all!(WebhookSink: Send, Sync, Clone, std::fmt::Debug);

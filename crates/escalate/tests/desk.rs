@@ -10,7 +10,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_triage_core::{ErrorClass, Resolution};
 use tower_triage_escalate::{
     Desk, DeskPolicy, Escalate, EscalateLayer, EscalatePolicy, Escalation, KeepFailure, LogSink,
-    Overflow, Receiver, Route, Routes, When,
+    Overflow, Receiver, Recording, Route, Routes, When,
 };
 use tower_triage_test_support::{Scripted, Seen};
 
@@ -265,4 +265,32 @@ fn what_cannot_work_does_not_build() {
     let never = to_human()
         .rule(When::any().classes(tower_triage_core::ClassSet::NONE), Route::new(["human"], "t"));
     assert_eq!(field(never, vec![human()]), "classes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn kf60_to_wait_for_a_place_is_a_choice_with_an_end() {
+    let sink = Memory::slow(SECOND);
+    let policy = DeskPolicy::new().queue(1).workers(1).overflow(Overflow::Wait);
+    let desk = desk_with(policy, Receiver::new("human").record(sink.clone()));
+    let call = |id, wait| {
+        let policy = EscalatePolicy::new().recording(Recording::Background).wait(wait);
+        let mut service = EscalateLayer::new(classifier(), desk.clone())
+            .policy(policy)
+            .layer(always(|| Err(Broken(ErrorClass::Transient, "connection reset"))));
+        async move {
+            let before = Instant::now();
+            fail(&mut service, Order::with_id(id)).await;
+            before.elapsed()
+        }
+    };
+    // The first is at work, the second has the only place, the third waits until it is free.
+    assert_eq!(call("a", 2 * SECOND).await, Duration::ZERO, "nobody waits for the sink");
+    tokio::task::yield_now().await;
+    assert_eq!(call("b", 2 * SECOND).await, Duration::ZERO);
+    assert_eq!(call("c", 2 * SECOND).await, SECOND);
+    assert_eq!(call("d", SECOND / 2).await, SECOND / 2, "the wait is bounded");
+    assert_eq!(desk.counts().dropped, 1, "and what is lost then is counted");
+    desk.idle().await;
+    let ids = sink.taken().into_iter().filter_map(|told| told.context.request_id);
+    assert_eq!(ids.collect::<Vec<_>>(), ["a", "b", "c"]);
 }

@@ -164,7 +164,8 @@ impl Record {
             | StepKind::NotRetried { .. }
             | StepKind::Nudged { .. }
             | StepKind::Released { .. }
-            | StepKind::FallbackSkipped { .. } => {}
+            | StepKind::FallbackSkipped { .. }
+            | StepKind::Decided { .. } => {}
         }
         let name = match &kind {
             StepKind::Rejected { breaker, .. } | StepKind::CircuitOpened { breaker, .. } => {

@@ -171,6 +171,13 @@ pub enum StepKind {
     },
     /// An escalation was due and every sink failed.
     NotRecorded,
+    /// Somebody was asked, and this was decided.
+    Decided {
+        /// What: retry, retry_with, respond or abort.
+        decision: &'static str,
+        /// By whom.
+        by: String,
+    },
     /// The caller gets an answer built from what is known.
     ForcedFinish,
 }
@@ -195,6 +202,7 @@ impl StepKind {
             Self::FallbackSkipped { .. } => "fallback_skipped",
             Self::Escalated { .. } => "escalated",
             Self::NotRecorded => "not_recorded",
+            Self::Decided { .. } => "decided",
             Self::ForcedFinish => "forced_finish",
         }
     }
@@ -220,6 +228,7 @@ impl StepKind {
             Self::Failed { failure, .. } | Self::FallbackFailed { failure, .. } => failure.reason,
             Self::NotRetried { why } => why.as_str(),
             Self::FallbackAnswered { by, .. } | Self::FallbackSkipped { by, .. } => by,
+            Self::Decided { decision, .. } => decision,
             _ => "",
         }
     }
@@ -268,6 +277,7 @@ impl fmt::Display for StepKind {
             Self::Escalated { receivers: 1 } => f.write_str("told one receiver"),
             Self::Escalated { receivers } => write!(f, "told {receivers} receivers"),
             Self::NotRecorded => f.write_str("escalation NOT recorded: every sink failed"),
+            Self::Decided { decision, by } => write!(f, "{by} decided: {decision}"),
             Self::ForcedFinish => f.write_str("finished with what is known"),
         }
     }
@@ -336,6 +346,10 @@ mod tests {
             (StepKind::FallbackSkipped { step, by, why: "" }, ("fallback_skipped", None, by)),
             (StepKind::Escalated { receivers: 1 }, ("escalated", None, "")),
             (StepKind::NotRecorded, ("not_recorded", None, "")),
+            (
+                StepKind::Decided { decision: "retry", by: "me".to_owned() },
+                ("decided", None, "retry"),
+            ),
             (StepKind::ForcedFinish, ("forced_finish", None, "")),
         ];
         for (kind, labels) in steps {

@@ -4,6 +4,7 @@ mod delivery;
 mod policy;
 mod queue;
 mod receiver;
+mod watch;
 
 pub use self::{
     delivery::{Delivered, Delivery},
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tower_triage_core::{Clock, ConfigError, ErrorClass, Incident, Random};
 
 use crate::escalation::{Escalation, Outcome};
+use crate::policy::Recording;
 use crate::routes::{Priority, Route, Routes};
 use crate::sink::LogSink;
 use crate::write::{self, Facts};
@@ -48,8 +50,10 @@ pub struct DeskCounts {
     pub delivered: u64,
     /// Lists of sinks that failed from the first to the last, for one escalation.
     pub not_recorded: u64,
-    /// Notifications held back by storm control; the next one counts them.
+    /// Notifications held back by storm control; the next one, or the resolve, counts them.
     pub suppressed: u64,
+    /// Resolves that a sink of notifications took.
+    pub resolved: u64,
     /// Deliveries that found no place in the queue, lost their place, or ended with their runtime.
     pub dropped: u64,
 }
@@ -64,6 +68,7 @@ pub(crate) struct Inner {
     delivered: AtomicU64,
     not_recorded: AtomicU64,
     suppressed: AtomicU64,
+    resolved: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -99,16 +104,18 @@ impl Desk {
             posts.push(receiver.open(&policy)?);
         }
         routes.check(|name| posts.iter().any(|post| post.name == name))?;
+        let queue = Queue::new(policy.queue);
         let inner = Inner {
             routes,
             posts,
             policy,
             clock: Clock::new(),
             random: Random::default(),
-            queue: Queue::default(),
+            queue,
             delivered: AtomicU64::new(0),
             not_recorded: AtomicU64::new(0),
             suppressed: AtomicU64::new(0),
+            resolved: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -139,13 +146,60 @@ impl Desk {
     /// # Cancel safety
     /// Nothing is lost; see above.
     pub fn deliver(&self, escalation: Escalation, wait: Duration) -> Delivery {
-        Delivery::new(&self.inner, self.inner.jobs(escalation), wait)
+        self.forward(escalation, Recording::Durable, wait)
+    }
+
+    /// Addresses the escalation and leaves it to the queue. With [`Overflow::Wait`] it waits for a
+    /// place there, at most for `wait`: await it.
+    ///
+    /// # Cancel safety
+    /// Dropped, what has no place yet gets one if there is one.
+    pub fn hand_over(&self, escalation: Escalation, wait: Duration) -> Delivery {
+        self.forward(escalation, Recording::Background, wait)
+    }
+
+    /// Writes on the escalation whom the routes say to tell, and what to do.
+    pub(crate) fn address(&self, escalation: &mut Escalation) {
+        let route = self.inner.routes.find(
+            &escalation.from,
+            escalation.class,
+            &escalation.operation,
+            escalation.priority,
+        );
+        escalation.task_type.clone_from(&route.task_type);
+        escalation.to.clone_from(&route.to);
+    }
+
+    /// Addresses and delivers.
+    pub(crate) fn forward(
+        &self,
+        mut escalation: Escalation,
+        recording: Recording,
+        wait: Duration,
+    ) -> Delivery {
+        self.address(&mut escalation);
+        self.send(escalation, recording, wait)
+    }
+
+    /// Delivers what is addressed.
+    pub(crate) fn send(
+        &self,
+        escalation: Escalation,
+        recording: Recording,
+        wait: Duration,
+    ) -> Delivery {
+        Delivery::new(&self.inner, self.inner.jobs(escalation), recording, wait)
     }
 
     /// Addresses the escalation and leaves it to the queue; gives how many deliveries found room
     /// there. Does not block. What finds none, [`DeskCounts::dropped`] tells.
     #[must_use = "nobody is told if it is zero"]
-    pub fn enqueue(&self, escalation: Escalation) -> u32 {
+    pub fn enqueue(&self, mut escalation: Escalation) -> u32 {
+        self.address(&mut escalation);
+        self.enqueue_addressed(escalation)
+    }
+
+    pub(crate) fn enqueue_addressed(&self, escalation: Escalation) -> u32 {
         let jobs = self.inner.jobs(escalation).into_iter();
         jobs.map(|job| u32::from(self.inner.enqueue(job))).sum()
     }
@@ -167,6 +221,7 @@ impl Desk {
             delivered: read(&self.inner.delivered),
             not_recorded: read(&self.inner.not_recorded),
             suppressed: read(&self.inner.suppressed),
+            resolved: read(&self.inner.resolved),
             dropped: read(&self.inner.dropped),
         }
     }
@@ -177,6 +232,10 @@ impl Desk {
         self.inner.queue.len()
     }
 
+    pub(crate) fn has(&self, receiver: &str) -> bool {
+        self.inner.posts.iter().any(|post| post.name == receiver)
+    }
+
     pub(crate) fn priority(&self, class: ErrorClass, circuit_opened: bool) -> Priority {
         let least = if circuit_opened { Priority::High } else { Priority::Low };
         self.inner.routes.priority(class).max(least)
@@ -184,18 +243,10 @@ impl Desk {
 }
 
 impl Inner {
-    /// Addresses `escalation`: one job per receiver.
-    fn jobs(self: &Arc<Self>, mut escalation: Escalation) -> Vec<Job> {
-        let route = self.routes.find(
-            &escalation.from,
-            escalation.class,
-            &escalation.operation,
-            escalation.priority,
-        );
-        escalation.task_type.clone_from(&route.task_type);
-        escalation.to.clone_from(&route.to);
+    /// One job per receiver that `escalation` is addressed to.
+    fn jobs(self: &Arc<Self>, escalation: Escalation) -> Vec<Job> {
         let escalation = Arc::new(escalation);
-        let told = |post: &Post| route.to.contains(&post.name);
+        let told = |post: &Post| escalation.to.contains(&post.name);
         (0..self.posts.len())
             .filter(|post| told(&self.posts[*post]))
             .map(|post| self.job(post, &escalation))
@@ -209,7 +260,7 @@ impl Inner {
         Box::pin(async move {
             let mut unfinished = unfinished;
             let Some(desk) = &unfinished.desk else { return false };
-            let taken = desk.tell(&desk.posts[post], &escalation).await;
+            let taken = desk.tell(post, &escalation).await;
             unfinished.desk = None;
             taken
         })

@@ -1,19 +1,22 @@
 //! Who is told, and by which sinks.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::sync::Notify;
 use tower_triage_core::{ConfigError, Delays};
 
 use crate::desk::{DeskPolicy, Inner};
 use crate::escalation::Escalation;
-use crate::sink::{IntoSink, Sink};
-use crate::storm::{Storm, Untold};
+use crate::sink::{GivenUp, IntoSink, Sink};
+use crate::storm::{Due, Over, Storm};
 
 /// Somebody who is told: a name that routes use, and sinks in the order in which they are tried.
 ///
 /// Two lists, each worked off until one sink takes the escalation: **records** get every
-/// escalation; **notifications** reach people and get one per fingerprint and window.
+/// escalation; **notifications** reach people and get one per fingerprint and window, and a resolve
+/// ([`Escalation::resolved`]) when the trouble is over.
 #[derive(Debug)]
 pub struct Receiver {
     pub(crate) name: String,
@@ -35,7 +38,8 @@ impl Receiver {
         self
     }
 
-    /// Adds a sink for notifications: under storm control.
+    /// Adds a sink for notifications: under storm control. It gets resolves too, so a sink of yours
+    /// looks at [`Escalation::resolved`]. What asks ([`Escalation::question`]) is not held back.
     #[must_use]
     pub fn notify(mut self, sink: impl IntoSink) -> Self {
         self.notifications.push(sink.into_sink());
@@ -54,8 +58,9 @@ impl Receiver {
                 "a receiver needs at least one sink",
             ));
         }
-        let storm = Mutex::new(Storm::new(policy.window, policy.fingerprints));
-        Ok(Post { name, records, notifications, storm })
+        let storm = Storm::new(policy.window, policy.resolve_after, policy.fingerprints);
+        let storm = Mutex::new(Watched { storm, watched: false });
+        Ok(Post { name, records, notifications, storm, news: Arc::default() })
     }
 }
 
@@ -64,27 +69,61 @@ pub(crate) struct Post {
     pub(crate) name: String,
     records: Vec<Sink>,
     notifications: Vec<Sink>,
-    storm: Mutex<Storm>,
+    storm: Mutex<Watched>,
+    /// For whoever watches for ends: people were told of something, or the desk is gone.
+    pub(crate) news: Arc<Notify>,
+}
+
+/// Storm control, and whether a task watches for ends: one lock, so that none is forgotten.
+pub(crate) struct Watched {
+    pub(crate) storm: Storm<Told>,
+    pub(crate) watched: bool,
+}
+
+/// What people were told, and when by the desk's clock.
+#[derive(Clone)]
+pub(crate) struct Told {
+    escalation: Arc<Escalation>,
+    at: Duration,
 }
 
 impl Post {
-    fn storm<T>(&self, f: impl FnOnce(&mut Storm) -> T) -> T {
+    pub(crate) fn storm(&self) -> MutexGuard<'_, Watched> {
         // The core cannot panic half way through a change.
-        f(&mut self.storm.lock().unwrap_or_else(PoisonError::into_inner))
+        self.storm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.news.notify_one();
     }
 }
 
 /// A notification under way; dropped before it got through, it belongs to the next one.
 struct Telling<'a> {
     post: &'a Post,
-    escalation: &'a Escalation,
-    untold: Option<Untold>,
+    due: Option<Due>,
 }
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        if let Some(untold) = self.untold {
-            self.post.storm(|storm| storm.not_told(self.escalation.fingerprint, untold));
+        if let Some(due) = &self.due {
+            self.post.storm().storm.not_told(due);
+        }
+    }
+}
+
+/// A resolve under way; dropped before it was given up, it is due again.
+struct Resolving<'a> {
+    post: &'a Post,
+    over: Option<Over<Told>>,
+}
+
+impl Drop for Resolving<'_> {
+    fn drop(&mut self) {
+        if let Some(over) = &self.over {
+            self.post.storm().storm.not_resolved(over);
         }
     }
 }
@@ -92,37 +131,80 @@ impl Drop for Telling<'_> {
 impl Inner {
     /// Tells one receiver: records first. True if one of its sinks took it, or if it has no records
     /// and was notified of the same within the window.
-    pub(crate) async fn tell(&self, post: &Post, escalation: &Arc<Escalation>) -> bool {
+    pub(crate) async fn tell(self: &Arc<Self>, at: usize, escalation: &Arc<Escalation>) -> bool {
+        let post = &self.posts[at];
         let mut taken = false;
         if !post.records.is_empty() {
             taken |= self.first_to_take(&post.records, escalation).await;
         }
         if !post.notifications.is_empty() {
-            let now = self.clock.now();
-            match post.storm(|storm| storm.failed(escalation.fingerprint, now)) {
-                None => {
-                    Self::count(&self.suppressed);
-                    taken |= post.records.is_empty();
+            taken |= match self.notify(at, escalation).await {
+                Some(taken) => {
+                    self.watch(at);
+                    taken
                 }
-                Some(untold) => {
-                    let mut telling = Telling { post, escalation, untold: Some(untold) };
-                    let mut notification = Escalation::clone(escalation);
-                    notification.count = untold.count;
-                    if untold.count > 1 {
-                        let ago = now.saturating_sub(untold.first);
-                        let first = escalation.last_time.minus(ago);
-                        notification.first_time = notification.first_time.min(first);
-                    }
-                    if self.first_to_take(&post.notifications, &notification).await {
-                        telling.untold = None;
-                        taken = true;
-                    }
-                }
-            }
+                None => post.records.is_empty(),
+            };
         }
         let counter: Option<&AtomicU64> = taken.then_some(&self.delivered);
         counter.map(Self::count);
         taken
+    }
+
+    /// Notifies people, if storm control lets it through: true if they were told. A question is not
+    /// held back: somebody waits for the answer to this very one.
+    async fn notify(self: &Arc<Self>, at: usize, escalation: &Escalation) -> Option<bool> {
+        let post = &self.posts[at];
+        let now = self.clock.now();
+        let urgent = escalation.question.is_some();
+        let (due, forsaken) = {
+            let Watched { storm, watched } = &mut *post.storm();
+            let due = storm.failed(escalation.fingerprint, now, urgent);
+            (due, !*watched && storm.is_told(escalation.fingerprint))
+        };
+        let Some(due) = due else {
+            Self::count(&self.suppressed);
+            if forsaken {
+                // The runtime of the task that watched has ended.
+                self.watch(at);
+            }
+            return None;
+        };
+        let mut telling = Telling { post, due: Some(due) };
+        let mut notification = escalation.clone();
+        // It is for stores, not for people, and storm control is not to keep it.
+        notification.request = None;
+        notification.count = due.untold.count;
+        if due.untold.count > 1 {
+            let ago = now.saturating_sub(due.untold.first);
+            let first = escalation.last_time.minus(ago);
+            notification.first_time = notification.first_time.min(first);
+        }
+        let taken = self.first_to_take(&post.notifications, &notification).await;
+        if taken {
+            telling.due = None;
+            let told = Told { escalation: Arc::new(notification), at: now };
+            post.storm().storm.told(&due, told);
+        }
+        Some(taken)
+    }
+
+    /// Tells the receiver that it is over.
+    pub(crate) async fn resolve(&self, post: &Post, over: Over<Told>) {
+        let mut resolve = Escalation::clone(&over.told.escalation);
+        // By the clock that the last notification was dated by, which paused time drives.
+        let date =
+            |at: Duration| over.told.escalation.last_time.plus(at.saturating_sub(over.told.at));
+        resolve.count = over.untold.count;
+        resolve.last_time = date(over.last);
+        resolve.resolved = Some(date(self.clock.now()));
+        let mut resolving = Resolving { post, over: Some(over) };
+        if self.first_to_take(&post.notifications, &resolve).await {
+            Self::count(&self.resolved);
+        }
+        if let Some(over) = resolving.over.take() {
+            post.storm().storm.resolved(&over);
+        }
     }
 
     /// Tries the sinks in their order, each a bounded number of times.
@@ -134,6 +216,9 @@ impl Inner {
                 let Err(error) = sent else { return true };
                 let (id, sink) = (escalation.id, sink.name());
                 tracing::warn!(%id, sink, attempt, error = &*error, "a sink failed");
+                if error.is::<GivenUp>() {
+                    break;
+                }
                 if attempt < self.policy.tries {
                     let delay = self.policy.backoff.next(&mut delays, self.random.unit());
                     tokio::time::sleep(delay).await;
@@ -142,7 +227,11 @@ impl Inner {
         }
         Self::count(&self.not_recorded);
         let (id, from, operation) = (escalation.id, &escalation.from, &escalation.operation);
-        tracing::error!(%id, from, operation, "an escalation was not recorded: every sink failed");
+        let resolved = escalation.resolved.is_some();
+        tracing::error!(
+            %id, from, operation, resolved,
+            "an escalation was not recorded: every sink failed"
+        );
         false
     }
 }

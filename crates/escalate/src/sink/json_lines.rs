@@ -7,14 +7,15 @@ use std::future::Future;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tower_service::Service;
 use tower_triage_core::incident::IncidentId;
 
-use crate::Escalation;
+use crate::{Captured, Escalation};
 
 /// Appends each escalation as a line of JSON, and answers when it is on the disk (`fdatasync`).
 ///
@@ -26,6 +27,26 @@ use crate::Escalation;
 pub struct JsonLinesSink {
     jobs: mpsc::Sender<Job>,
     skipped: u64,
+}
+
+/// What a line holds: the record, and the request, which is not part of the record's own form.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    escalation: Escalation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<Captured>,
+}
+
+impl Line {
+    fn of(mut escalation: Escalation) -> Self {
+        let request = escalation.request.take().map(Arc::unwrap_or_clone);
+        Self { escalation, request }
+    }
+
+    pub(crate) fn into_escalation(self) -> Escalation {
+        Escalation { request: self.request.map(Arc::new), ..self.escalation }
+    }
 }
 
 #[derive(Debug)]
@@ -41,7 +62,8 @@ const WAITING: usize = 256;
 const IDS: usize = 65_536;
 
 impl JsonLinesSink {
-    /// Opens the file, or makes it. Blocks while it reads the ids that are there: to be called when
+    /// Opens the file, or makes it; after [`JsonLinesSink::replay`], if it is the last resort behind a
+    /// store. Blocks while it reads the ids that are there: to be called when
     /// a program starts. A last line that was only half written (a crash, a full disk) stays as it
     /// is, the next record begins on a new line, and [`JsonLinesSink::skipped`] tells.
     ///
@@ -180,11 +202,12 @@ impl Service<Escalation> for JsonLinesSink {
     fn call(&mut self, escalation: Escalation) -> Self::Future {
         let jobs = self.jobs.clone();
         Box::pin(async move {
-            let mut line = serde_json::to_vec(&escalation)
+            let id = escalation.id;
+            let mut line = serde_json::to_vec(&Line::of(escalation))
                 .map_err(|error| JsonLinesError::Form(error.to_string()))?;
             line.push(b'\n');
             let (done, answer) = oneshot::channel();
-            let job = Job { id: escalation.id, line, done };
+            let job = Job { id, line, done };
             jobs.send(job).await.map_err(|_| JsonLinesError::Ended)?;
             answer.await.map_err(|_| JsonLinesError::Ended)?
         })

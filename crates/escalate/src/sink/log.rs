@@ -9,7 +9,7 @@ use tower_service::Service;
 use crate::{Escalation, Priority};
 
 /// Writes each escalation as one `tracing` event with target `tower_triage::escalation`: low
-/// priority at `INFO`, medium at `WARN`, high and critical at `ERROR`.
+/// priority at `INFO`, medium at `WARN`, high and critical at `ERROR`; a resolve at `INFO`.
 ///
 /// Where no subscriber takes such an event (none is installed, or the level is off), it writes one
 /// line to the standard error instead: an escalation is never dropped without a word.
@@ -17,7 +17,7 @@ use crate::{Escalation, Priority};
 pub struct LogSink;
 
 macro_rules! event {
-    ($level:ident, $it:expr) => {
+    ($level:ident, $it:expr, $text:literal) => {
         tracing::event!(
             target: "tower_triage::escalation",
             tracing::Level::$level,
@@ -34,10 +34,15 @@ macro_rules! event {
             trace_id = $it.context.trace_id,
             request_id = $it.context.request_id,
             detail = $it.detail,
-            "{}",
+            $text,
             $it.summary
         )
     };
+}
+
+/// The level of its event, as a priority. What is over can wait.
+fn level(escalation: &Escalation) -> Priority {
+    if escalation.resolved.is_some() { Priority::Low } else { escalation.priority }
 }
 
 /// Does anybody take events of this priority? A level is part of the static question, too.
@@ -62,15 +67,18 @@ impl Service<Escalation> for LogSink {
     }
 
     fn call(&mut self, escalation: Escalation) -> Self::Future {
-        if !is_heard(escalation.priority) {
+        let (resolved, level) = (escalation.resolved.is_some(), level(&escalation));
+        if !is_heard(level) {
             let Escalation { id, summary, detail, .. } = &escalation;
-            eprintln!("tower-triage: escalation {id}: {summary}: {detail}");
+            let what = if resolved { "resolved" } else { "escalation" };
+            eprintln!("tower-triage: {what} {id}: {summary}: {detail}");
         }
         // A level is part of an event's static description, so each needs an event of its own.
-        match escalation.priority {
-            Priority::Low => event!(INFO, escalation),
-            Priority::Medium => event!(WARN, escalation),
-            Priority::High | Priority::Critical => event!(ERROR, escalation),
+        match level {
+            Priority::Low if resolved => event!(INFO, escalation, "resolved: {}"),
+            Priority::Low => event!(INFO, escalation, "{}"),
+            Priority::Medium => event!(WARN, escalation, "{}"),
+            Priority::High | Priority::Critical => event!(ERROR, escalation, "{}"),
         }
         ready(Ok(()))
     }

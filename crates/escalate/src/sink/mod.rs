@@ -1,17 +1,17 @@
 //! Where escalations end up: any tower service that takes one.
 
 mod channel;
+mod given_up;
 mod json_lines;
 mod log;
-#[cfg(feature = "webhook")]
-mod webhook;
+mod replay;
 
-#[cfg(feature = "webhook")]
-pub use self::webhook::{HttpClient, WebhookError, WebhookSink};
 pub use self::{
     channel::{ChannelClosed, ChannelSink},
+    given_up::GivenUp,
     json_lines::{JsonLinesError, JsonLinesSink},
     log::LogSink,
+    replay::{ReplayError, Replayed},
 };
 
 use std::fmt;
@@ -43,7 +43,7 @@ pub struct Sink {
 /// 'static`, with a `Send` future and an error that can be boxed. Implemented for all of them.
 ///
 /// Answering `Ok` promises that the escalation is where it should be; the same one may come again
-/// with the same id after an error.
+/// with the same id after an error, unless that is a [`GivenUp`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a sink for escalations",
     note = "a sink is a `Service<Escalation, Response = ()>` that is `Clone + Send + Sync + 'static`; its future must be `Send`, its error `Into<BoxError>`"

@@ -92,6 +92,8 @@ pub enum Refused {
     Open,
     /// It asks nothing.
     NoQuestion,
+    /// The call that waits can do nothing with it.
+    NotAccepted(Decision),
     /// Somebody was first.
     Answered(Box<Answer>),
     /// The call has gone on without an answer, at this moment.
@@ -154,6 +156,10 @@ impl Letter {
             }
             Change::Answered { decision, by, why } => {
                 self.question_open()?;
+                let accepts = self.escalation.question.as_ref().map(|question| question.accepts);
+                if !accepts.unwrap_or_default().contains(&decision) {
+                    return Err(Refused::NotAccepted(decision));
+                }
                 let at = now;
                 self.event(at, "answered", &by, &format!("{decision}: {why}"));
                 if decision.retries() {
@@ -234,6 +240,9 @@ impl fmt::Display for Refused {
             Self::Settled(state) => write!(f, "it is settled: {state}"),
             Self::Open => f.write_str("it is open"),
             Self::NoQuestion => f.write_str("it asks nothing"),
+            Self::NotAccepted(decision) => {
+                write!(f, "the call that waits for an answer can do nothing with `{decision}`")
+            }
             Self::Answered(answer) => {
                 let Answer { decision, by, at, .. } = &**answer;
                 write!(f, "`{by}` has answered already, at {at}: {decision}")

@@ -1,6 +1,7 @@
 //! A dead letter: an escalation at rest, and what becomes of it. Pure: `now` is an argument.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -170,7 +171,7 @@ impl Letter {
     /// A letter for `escalation`, not yet in any store.
     #[must_use]
     pub fn new(mut escalation: Escalation, now: Timestamp) -> Self {
-        let request = escalation.request.take().map(|request| (*request).clone());
+        let request = escalation.request.take().map(Arc::unwrap_or_clone);
         let mut letter = Self {
             seq: 0,
             request,

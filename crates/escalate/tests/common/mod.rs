@@ -4,15 +4,20 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tower::Service;
+use tower_triage_core::incident::IncidentId;
 use tower_triage_core::{
     Classifier, ClassifyResponse, Describe, ErrorClass, Failure, Halves, Label, Note, Notes,
     Operation, OwnError, RetryAfter, Target, ToFailure, TraceParent, Verdict,
+};
+use tower_triage_escalate::store::{
+    Change, Dropped, Filter, LeaseRequest, Letter, MemoryStore, Page, Pending, Put, Retention,
+    Stats, Store, StoreError,
 };
 use tower_triage_escalate::{Desk, DeskPolicy, Escalation, Receiver, Route, Routes};
 use tower_triage_test_support::{Scripted, scripted};
@@ -192,4 +197,43 @@ pub(crate) fn desk(sink: &Memory) -> Desk {
 
 pub(crate) fn desk_with(policy: DeskPolicy, receiver: Receiver) -> Desk {
     Desk::with_policy(policy, to_human(), [receiver]).unwrap()
+}
+
+/// A store that takes nothing when it is down, and does not answer when it hangs.
+#[derive(Debug, Default)]
+pub(crate) struct Moody {
+    pub store: MemoryStore,
+    pub down: AtomicBool,
+    pub hangs: AtomicBool,
+}
+
+impl Store for Moody {
+    fn put(&self, escalation: Escalation) -> Pending<'_, Put> {
+        match self.down.load(Ordering::SeqCst) {
+            _ if self.hangs.load(Ordering::SeqCst) => Box::pin(std::future::pending()),
+            true => Box::pin(async { Err(StoreError::unavailable("down")) }),
+            false => self.store.put(escalation),
+        }
+    }
+    fn get(&self, id: IncidentId) -> Pending<'_, Option<Letter>> {
+        self.store.get(id)
+    }
+    fn list(&self, filter: Filter, after: Option<u64>, limit: u32) -> Pending<'_, Page> {
+        self.store.list(filter, after, limit)
+    }
+    fn lease(&self, request: LeaseRequest) -> Pending<'_, Vec<Letter>> {
+        self.store.lease(request)
+    }
+    fn change(&self, id: IncidentId, change: Change) -> Pending<'_, Letter> {
+        self.store.change(id, change)
+    }
+    fn stats(&self) -> Pending<'_, Stats> {
+        self.store.stats()
+    }
+    fn retain(&self, retention: Retention) -> Pending<'_, Dropped> {
+        self.store.retain(retention)
+    }
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.store.changed()
+    }
 }
