@@ -108,6 +108,7 @@ pub mod future;
 mod layer;
 mod policy;
 mod question;
+pub mod redrive;
 mod report;
 mod routes;
 mod service;
@@ -119,7 +120,7 @@ mod wall_clock;
 mod write;
 
 pub use self::{
-ask::Asking,
+    ask::Asking,
     capture::{CaptureError, Captured, Codec, JsonCodec, Redactor},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
@@ -128,6 +129,7 @@ ask::Asking,
     layer::{Core, EscalateLayer},
     policy::{EscalatePolicy, Recording},
     question::{Accepts, Answer, Choice, Decision, Level, Question},
+    redrive::{Redrive, RedrivePolicy},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{

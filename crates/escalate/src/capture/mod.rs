@@ -10,6 +10,8 @@ mod redact;
 
 pub use self::{captured::Captured, error::CaptureError, json::JsonCodec, redact::Redactor};
 
+use std::sync::Arc;
+
 use tower_triage_core::incident::IncidentId;
 
 /// Makes data of a request, and the request of the data: what
@@ -42,5 +44,19 @@ pub trait Codec<Req>: Send + Sync {
     fn identified(&self, request: Req, id: IncidentId) -> Req {
         _ = id;
         request
+    }
+}
+
+impl<Req, C: Codec<Req> + ?Sized> Codec<Req> for Arc<C> {
+    fn encode(&self, request: &Req) -> Result<Captured, CaptureError> {
+        (**self).encode(request)
+    }
+
+    fn decode(&self, captured: &Captured) -> Result<Req, CaptureError> {
+        (**self).decode(captured)
+    }
+
+    fn identified(&self, request: Req, id: IncidentId) -> Req {
+        (**self).identified(request, id)
     }
 }

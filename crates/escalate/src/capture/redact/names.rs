@@ -84,20 +84,20 @@ pub(super) fn normal(name: &str) -> String {
 
 /// What the [`normal`] form of a name says.
 pub(super) fn name(normal: &str) -> Name {
-    let has_word = |word: &&str| {
+    let has_word = |word: &str| {
         normal.match_indices(word).any(|(at, _)| {
             let end = at + word.len();
             normal[..at].ends_with('_') && normal[end..].starts_with('_')
         })
     };
-    let ends_with = |words: &&str| {
-        let head = normal.strip_suffix('_').and_then(|normal| normal.strip_suffix(*words));
+    let ends_with = |words: &str| {
+        let head = normal.strip_suffix('_').and_then(|normal| normal.strip_suffix(words));
         head.is_some_and(|head| head.ends_with('_'))
     };
-    if STRONG.iter().any(|word| has_word(&word)) {
+    if STRONG.iter().any(|word| has_word(word)) {
         Name::Strong
-    } else if WEAK.iter().any(|words| ends_with(&words))
-        && !PLACES.iter().any(|words| ends_with(&words))
+    } else if WEAK.iter().any(|words| ends_with(words))
+        && !PLACES.iter().any(|words| ends_with(words))
     {
         Name::Weak
     } else {

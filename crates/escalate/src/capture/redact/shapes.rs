@@ -25,8 +25,11 @@ const PROSE: [&str; 10] = [
     "credentials",
 ];
 
+/// The prefix of an issuer's credentials, the characters that go on, and at least how many.
+type Issuer = (&'static str, fn(u8) -> bool, usize);
+
 /// How the credentials of well-known issuers begin, which characters go on, and at least how many.
-const ISSUERS: [(&str, fn(u8) -> bool, usize); 25] = [
+const ISSUERS: [Issuer; 25] = [
     ("sk_live_", is_alphanumeric, 16),
     ("sk_test_", is_alphanumeric, 16),
     ("rk_live_", is_alphanumeric, 16),
@@ -215,7 +218,7 @@ impl<'a, F: Fn(&str) -> Name> Text<'a, F> {
 
     /// What carries its issuer's prefix, and JSON web tokens.
     fn issued(&self, at: usize) -> Option<Range<usize>> {
-        let is_known = |(head, goes_on, least): &(&str, fn(u8) -> bool, usize)| {
+        let is_known = |(head, goes_on, least): &Issuer| {
             let end = self.starts_with(at, head).then(|| self.run(at + head.len(), goes_on))?;
             (end - at >= head.len() + least).then_some(end)
         };
