@@ -22,7 +22,7 @@ use crate::store::SqliteStore;
 #[must_use = "nothing is opened before `open`"]
 pub struct SqliteOptions {
     create: bool,
-    busy_timeout: Duration,
+    pub(crate) busy_timeout: Duration,
     max_bytes: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl SqliteOptions {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
-    options: SqliteOptions,
+    pub(crate) options: SqliteOptions,
     /// Which file had the path then.
     file: Option<FileId>,
 }
@@ -101,6 +101,10 @@ impl Place {
         }
         let mut place = Self { path, options, file: None };
         let connection = place.writer()?;
+        // From here on the writer waits in its own way.
+        connection
+            .busy_timeout(Duration::ZERO)
+            .map_err(|error| OpenError::of(place.path.clone(), error))?;
         place.file = file_id(&place.path);
         Ok((place, connection))
     }

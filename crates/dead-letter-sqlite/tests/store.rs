@@ -107,6 +107,30 @@ async fn two_stores_on_one_file() {
     assert_eq!(stores[0].stats().await.unwrap().of(LetterState::Redriven), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_writer_gets_its_turn_in_a_storm() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let service = SqliteStore::open(&path).unwrap();
+    let tool = SqliteOptions::new().busy_timeout(Duration::from_secs(2)).open(&path).unwrap();
+    let storm: Vec<_> = (0..64)
+        .map(|caller| {
+            let service = service.clone();
+            tokio::spawn(async move {
+                for number in 0_u64.. {
+                    let number = u128::from(1_000_000 * (caller + 1) + number);
+                    service.put(escalation(number, 0)).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    while tool.stats().await.unwrap().total < 100 {}
+    for number in 0..20 {
+        tool.put(escalation(number, 0)).await.unwrap();
+    }
+    storm.iter().for_each(|caller| caller.abort());
+}
+
 #[tokio::test]
 async fn a_change_is_seen_here_and_in_another_store() {
     let folder = folder();
