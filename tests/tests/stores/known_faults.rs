@@ -271,7 +271,8 @@ async fn kf59_no_alert_storm() {
             })
         };
         let receiver = ops().record(sink(world)).notify(people);
-        let desk = desk_with(DeskPolicy::new().window(600 * SECOND), receiver);
+        let policy = DeskPolicy::new().window(600 * SECOND).resolve_after(None);
+        let desk = desk_with(policy, receiver);
         let layer = durable(classifier().0, &desk);
         let callers = (0..100).map(|_| {
             let service = layer.layer(Fails(DOWN));

@@ -61,15 +61,15 @@ fn memory() -> World {
     World { name: "memory", store, clock, open: None, _home: Box::new(()) }
 }
 
-/// Each world has a file of its own.
 async fn sqlite() -> World {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+    let path = folder.path().join("letters.db");
     let open: Open = Box::new(move |clock| {
         let path = path.clone();
         Box::pin(async move {
-            let store = SqliteStore::open(&path).unwrap();
-            Arc::new(store.clock(clock)) as Arc<dyn Store>
+            // It reads and writes the file before it is there.
+            let store = tokio::task::spawn_blocking(move || SqliteStore::open(path));
+            Arc::new(store.await.unwrap().unwrap().clock(clock)) as Arc<dyn Store>
         })
     });
     let clock = WallClock::stepped(t0());
