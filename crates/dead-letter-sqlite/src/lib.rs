@@ -74,7 +74,8 @@
 //! One table, `letter`: a letter is one JSON document, beside columns that lists, leases and counts
 //! are answered from. The schema's version is the file's `user_version`; an older one is brought up
 //! to date when the file is opened, a newer one is refused. A copy of the file alone may lack what
-//! is still in the log beside it: use `VACUUM INTO` or SQLite's backup.
+//! is still in the log beside it: use `VACUUM INTO` or SQLite's backup. Letters may hold requests;
+//! who may read the file, the umask of the process says that makes it.
 //!
 //! # What it does not do
 //!
