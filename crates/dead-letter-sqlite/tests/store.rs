@@ -5,13 +5,14 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{escalation, id};
+use common::{escalation, id, second};
 use futures_util::future::{join_all, try_join_all};
 use futures_util::poll;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::time::timeout;
 use tower_triage_dead_letter_sqlite::{OpenError, SqliteOptions, SqliteStore};
+use tower_triage_escalate::WallClock;
 use tower_triage_escalate::store::{
     Change, Filter, LeaseRequest, LetterState, Put, Retention, Store, StoreError,
 };
@@ -222,6 +223,34 @@ async fn a_lease_that_fails_half_way_leases_nothing_and_costs_nobody_else_anythi
     other.execute_batch("DROP TRIGGER third").unwrap();
     let leased = store.lease(LeaseRequest::new("w", 9)).await.unwrap();
     assert_eq!(leased.iter().map(|letter| letter.tries).collect::<Vec<_>>(), [1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn times_are_kept_to_the_millisecond() {
+    const TIME: Duration = Duration::from_secs(10);
+    const MOMENT: Duration = Duration::from_millis(1);
+    let folder = folder();
+    let clock = WallClock::stepped(second(0));
+    let store = SqliteStore::open(folder.path().join("store")).unwrap().clock(clock.clone());
+    store.put(escalation(1, 0)).await.unwrap();
+    let request = LeaseRequest::new("w", 1).time(TIME);
+    assert_eq!(store.lease(request.clone()).await.unwrap().len(), 1);
+    clock.step(TIME - MOMENT);
+    assert!(store.lease(request.clone()).await.unwrap().is_empty());
+    let all = Retention::new().open_for(Duration::ZERO);
+    assert_eq!(store.retain(all).await.unwrap().open, 0, "somebody works on it");
+    clock.step(MOMENT);
+    assert_eq!(store.lease(request).await.unwrap().len(), 1, "the lease is over");
+    clock.step(TIME);
+    assert_eq!(store.retain(all).await.unwrap().open, 1, "and the next one");
+
+    store.put(escalation(2, 0)).await.unwrap();
+    store.change(id(2), discard()).await.unwrap();
+    let old = Retention::new().settled_for(TIME);
+    clock.step(TIME);
+    assert_eq!(store.retain(old).await.unwrap().settled, 0);
+    clock.step(MOMENT);
+    assert_eq!(store.retain(old).await.unwrap().settled, 1);
 }
 
 #[tokio::test]
