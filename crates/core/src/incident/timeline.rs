@@ -181,7 +181,7 @@ mod tests {
 
     fn failed(attempt: u32, detail: &str) -> StepKind {
         let failure = Failure::new(ErrorClass::Transient);
-        StepKind::Failed { attempt, failure, detail: detail.to_owned() }
+        StepKind::Failed { attempt, failure, detail: detail.to_owned().into() }
     }
 
     fn incident(elapsed: Duration, steps: Vec<(Duration, StepKind)>) -> Incident {
