@@ -155,6 +155,7 @@ pub mod future;
 mod layer;
 mod policy;
 mod question;
+pub mod redrive;
 mod report;
 mod routes;
 mod service;
@@ -167,7 +168,7 @@ mod write;
 
 pub use self::{
     ask::Asking,
-    capture::{CaptureError, Captured, Codec},
+    capture::{CaptureError, Captured, Codec, JsonCodec, Redactor},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     ending::{Ending, Failed, KeepFailure, Set, Unset},
@@ -175,6 +176,7 @@ pub use self::{
     layer::{Core, EscalateLayer},
     policy::{EscalatePolicy, Recording},
     question::{Accepts, Answer, Choice, Decision, Level, Question},
+    redrive::{Redrive, RedrivePolicy},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{

