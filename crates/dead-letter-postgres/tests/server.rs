@@ -59,7 +59,9 @@ impl Database {
 }
 
 async fn open(config: Config) -> Result<PostgresStore, StoreError> {
-    PostgresStore::connect_with(PostgresOptions::new(), config, NoTls).await
+    // Long for a loaded machine.
+    let options = PostgresOptions::new().timeout(Duration::from_secs(60));
+    PostgresStore::connect_with(options, config, NoTls).await
 }
 
 async fn side(config: &Config) -> Client {
@@ -408,7 +410,7 @@ async fn a_call_that_is_dropped_leaves_nothing_half_done() {
     let Some(database) = Database::create("").await else { return };
     let store = Arc::new(
         PostgresStore::connect_with(
-            PostgresOptions::new().connections(1),
+            PostgresOptions::new().connections(1).timeout(Duration::from_secs(60)),
             database.config(),
             NoTls,
         )
