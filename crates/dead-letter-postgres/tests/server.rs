@@ -338,6 +338,30 @@ async fn after_a_crash_of_the_server_it_works_again() {
     }
 }
 
+#[tokio::test]
+async fn a_service_can_start_while_its_server_is_away() {
+    let Some(mut server) = PostgresServer::own(&[]) else { return };
+    let config: Config = server.config().parse().unwrap();
+    server = with(server, |server| server.stop(false)).await;
+    assert!(open(config.clone()).await.is_err());
+    let store = PostgresStore::unconnected(PostgresOptions::new(), config, NoTls).unwrap();
+    in_time(store.put(escalation(1))).await.unwrap_err();
+    let _server = with(server, |server| server.resume().unwrap()).await;
+    assert_eq!(store.put(escalation(1)).await.unwrap(), Put::New);
+    assert_eq!(store.stats().await.unwrap().total, 1);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused_by_their_names() {
+    let options = PostgresOptions::new;
+    for (options, field) in
+        [(options().connections(0), "connections"), (options().timeout(Duration::ZERO), "timeout")]
+    {
+        let error = PostgresStore::unconnected(options, Config::new(), NoTls).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{field}` is 0")), "{error}");
+    }
+}
+
 async fn until(watch: &mut tokio::sync::watch::Receiver<bool>, stopped: bool) {
     _ = watch.wait_for(|now| *now == stopped).await;
 }
