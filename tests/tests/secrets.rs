@@ -20,6 +20,7 @@ use tower_triage::retry::{ClassRule, RetryPolicy};
 use tower_triage::{
     AnyError, AnyOk, Backoff, Chain, Classifier, ErrorClass, FallbackLayer, Halves, RetryLayer,
 };
+use tower_triage_dead_letter_postgres::PostgresStore;
 use tower_triage_dead_letter_sqlite::SqliteStore;
 use tower_triage_escalate::store::{Filter, MemoryStore, Store, StoreSink};
 use tower_triage_escalate::{
@@ -28,6 +29,7 @@ use tower_triage_escalate::{
 };
 use tower_triage_http::HttpCodec;
 use tower_triage_test_support::Seen;
+use tower_triage_test_support::postgres::PostgresServer;
 
 type Request = ::http::Request<Full<Bytes>>;
 type Response = ::http::Response<Full<Bytes>>;
@@ -66,20 +68,33 @@ async fn kf57_twenty_kinds_of_secret_are_in_no_form_of_a_record() {
     let sqlite: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path().join("desk.db")).unwrap());
     let spill = JsonLinesSink::open(home.path().join("spill.jsonl")).unwrap();
 
+    let mut stores = vec![("memory", memory), ("sqlite", sqlite)];
+    let postgres = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    match &postgres {
+        Some(server) => {
+            let store = PostgresStore::connect(&server.config()).await.unwrap();
+            stores.push(("postgres", Arc::new(store)));
+        }
+        None => eprintln!("skipped: the store in PostgreSQL"),
+    }
+
     // Everybody is told of everything.
-    let names = ["memory", "sqlite", "spill", "log", "events", "pager", "alerts", "slack"];
-    let mut receivers = vec![
-        Receiver::new("memory").record(StoreSink::new(Arc::clone(&memory))),
-        Receiver::new("sqlite").record(StoreSink::new(Arc::clone(&sqlite))),
+    let mut receivers: Vec<_> = stores
+        .iter()
+        .map(|(name, store)| Receiver::new(*name).record(StoreSink::new(Arc::clone(store))))
+        .collect();
+    receivers.extend([
         Receiver::new("spill").record(spill),
         Receiver::new("log").record(LogSink).notify(LogSink),
-    ];
+    ]);
     let (sinks, printed) = receivers_at(&server, Hyper::builder(TokioExecutor::new()).build_http());
     forms.add("printed: receivers", printed);
     receivers.extend(sinks);
     let policy = DeskPolicy::new().window(Duration::from_millis(1));
     let policy = policy.resolve_after(Some(Duration::from_millis(1)));
-    let routes = Routes::new(Route::new(names, "human_required"));
+    let mut names: Vec<_> = stores.iter().map(|(name, _)| *name).collect();
+    names.extend(["spill", "log", "events", "pager", "alerts", "slack"]);
+    let routes = Routes::new(Route::new(names.clone(), "human_required"));
     let desk = Desk::with_policy(policy, routes, receivers).unwrap();
 
     let classifier = Classifier::new(http());
@@ -133,7 +148,7 @@ async fn kf57_twenty_kinds_of_secret_are_in_no_form_of_a_record() {
     tokio::time::timeout(Duration::from_secs(30), over).await.unwrap();
 
     // Stored.
-    for (name, store) in [("memory", &memory), ("sqlite", &sqlite)] {
+    for (name, store) in &stores {
         let page = store.list(Filter::any(), None, 1000).await.unwrap();
         assert_eq!(page.letters.len() as u64, records);
         for letter in page.letters {
