@@ -62,8 +62,8 @@
 //! [trials](LearnPolicy::trials). Failures that the rules know are never looked up.
 //!
 //! Confidence is the lower bound of a proportion (Wilson's interval, one-sided, 95 %) over counts that
-//! fade. From nothing but successes it takes 3 to act in mode aggressive, 7 in balanced, 33 in
-//! cautious. What stops working is no longer done after at most 14 calls, however long it worked.
+//! fade. From nothing but successes it takes 3 to act in mode aggressive, 7 in balanced, 34 in
+//! cautious. What stops working is no longer done after at most 12 calls, however long it worked.
 //!
 //! Unless it is given trials it learns only from what the stack does with an `Unknown` failure anyway:
 //! retry it once ([`RetryPolicy::retry`](https://docs.rs/tower-triage-retry)), go to the fallback.

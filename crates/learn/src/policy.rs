@@ -82,7 +82,7 @@ impl LearnPolicy {
     }
 
     /// A failure makes the older trials fade by one part in so many. At least 1, at most the span.
-    /// Default: 10, so that what stops working is forgotten in some 15 calls.
+    /// Default: 10, so that what stops working is forgotten in a dozen calls.
     pub const fn failure_span(mut self, trials: f64) -> Self {
         self.failure_span = trials;
         self

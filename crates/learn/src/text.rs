@@ -63,11 +63,13 @@ pub(crate) fn write(memory: &Memory) -> String {
         text.push('\n');
     };
     line(serde_json::to_string(&Header { format: FORMAT.to_owned(), version: VERSION }));
+    // A millionth of a trial matters to nobody, and short numbers are read back as they were written.
+    let rounded = |count: f64| (count * 1e6).round() / 1e6;
     for (fingerprint, kind) in memory.kinds() {
         let entry = |(remedy, tally): &(Remedy, Tally)| Entry {
             remedy: *remedy,
-            worked: tally.worked,
-            failed: tally.failed,
+            worked: rounded(tally.worked),
+            failed: rounded(tally.failed),
             at: u64::try_from(tally.at.as_millis()).unwrap_or(u64::MAX),
         };
         let tried = kind.tried.iter().map(entry).collect();
