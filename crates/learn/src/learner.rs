@@ -116,9 +116,9 @@ impl Learner {
         self.shared.memory().known(kind, now)
     }
 
-    /// Forgets what is known for this kind of failure; says whether there was anything.
-    pub fn forget(&self, kind: Fingerprint) -> bool {
-        self.shared.change(|memory| memory.forget(kind))
+    /// Forgets what is known for this kind of failure.
+    pub fn forget(&self, kind: Fingerprint) {
+        self.shared.change(|memory| memory.forget(kind));
     }
 
     /// From now on this sure.

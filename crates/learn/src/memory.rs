@@ -105,17 +105,27 @@ impl Memory {
     /// `remedy` was tried on a failure of this kind, and solved the call or did not.
     pub fn record(&mut self, kind: Fingerprint, remedy: Remedy, worked: bool, now: Duration) {
         let tally = tally_mut(&mut self.kinds, kind, remedy, now, &self.plan);
-        *tally = tally.with(worked, now, &self.plan);
+        let before = std::mem::replace(tally, tally.with(worked, now, &self.plan));
+        if !worked && before.worked > before.failed {
+            self.doubt(kind, remedy.class);
+        }
+    }
+
+    /// What used to work failed. If things have changed, then what failed before may work now.
+    fn doubt(&mut self, kind: Fingerprint, class: ErrorClass) {
+        let Some(kind) = self.kinds.get_mut(&kind) else { return };
+        for (_, tally) in kind.tried.iter_mut().filter(|(other, _)| other.class != class) {
+            *tally = tally.weighed_down(self.plan.failure_span);
+        }
     }
 
     /// Failures of this kind were treated as of `class`, and that led nowhere: so much for every
     /// remedy of that class.
     pub fn record_useless(&mut self, kind: Fingerprint, class: ErrorClass, now: Duration) {
-        let Some(kind) = self.kinds.get_mut(&kind) else { return };
-        for (remedy, tally) in &mut kind.tried {
-            if remedy.class == class {
-                *tally = tally.with(false, now, &self.plan);
-            }
+        let tried = self.kinds.get(&kind).map_or(&[][..], |kind| &kind.tried);
+        let of_class = tried.iter().map(|(remedy, _)| *remedy).filter(|tried| tried.class == class);
+        for remedy in of_class.collect::<Vec<_>>() {
+            self.record(kind, remedy, false, now);
         }
     }
 
@@ -164,9 +174,9 @@ impl Memory {
         })
     }
 
-    /// Forgets what is known for this kind of failure; says whether there was anything.
-    pub fn forget(&mut self, kind: Fingerprint) -> bool {
-        self.kinds.remove(&kind).is_some()
+    /// Forgets what is known for this kind of failure.
+    pub fn forget(&mut self, kind: Fingerprint) {
+        self.kinds.remove(&kind);
     }
 
     /// Adds the experience of another instance to this one's. To be done once: what is added twice
@@ -297,7 +307,7 @@ mod tests {
         assert_eq!((advice.remedy, advice.trial), (fallback(), false));
         let known = memory.known(kind("a"), NOW);
         assert_eq!(known.iter().map(|k| k.remedy).collect::<Vec<_>>(), [fallback(), retry()]);
-        assert!((known[0].worked - 16.6).abs() < 0.1 && known[0].failed == 0.0, "{known:?}");
+        assert!((known[0].worked - 15.9).abs() < 0.1 && known[0].failed == 0.0, "{known:?}");
         assert_eq!(class(&memory, NOW + 60 * DAY), None);
     }
 
@@ -318,6 +328,26 @@ mod tests {
         // What worked once goes first.
         memory.record(kind("a"), fallback(), true, NOW);
         assert_eq!(memory.advise(kind("a"), NOW).unwrap().remedy, fallback());
+    }
+
+    /// What failed twice, long ago, gets another chance when that which worked since fails.
+    #[test]
+    fn when_what_worked_fails_what_failed_before_may_be_tried_again() {
+        let policy = LearnPolicy::default().mode(Mode::Aggressive).trials([retry(), fallback()]);
+        let mut memory = memory(policy);
+        for _ in 0..2 {
+            memory.record(kind("a"), retry(), false, NOW);
+        }
+        for _ in 0..100 {
+            memory.record(kind("a"), fallback(), true, NOW);
+        }
+        let mut calls = 0;
+        while class(&memory, NOW) == Some(ErrorClass::Declined) {
+            memory.record(kind("a"), fallback(), false, NOW);
+            calls += 1;
+        }
+        assert_eq!(class(&memory, NOW), Some(ErrorClass::Transient));
+        assert!(calls <= 25, "{calls}");
     }
 
     #[test]
@@ -360,7 +390,8 @@ mod tests {
         memory.record(kind("f"), other, true, later);
         let known = memory.known(kind("f"), later);
         assert_eq!(known.iter().map(|k| k.remedy).collect::<Vec<_>>(), [fallback(), other]);
-        assert!(memory.forget(kind("f")) && !memory.forget(kind("f")));
+        memory.forget(kind("f"));
+        assert!(memory.known(kind("f"), later).is_empty());
     }
 
     #[test]

@@ -144,7 +144,7 @@ pub(crate) const fn is_treatment(class: ErrorClass) -> bool {
 }
 
 /// A [`LearnPolicy`] that can work.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LearnPlan(LearnPolicy);
 
 impl LearnPlan {
@@ -155,12 +155,6 @@ impl LearnPlan {
 
     pub(crate) fn set_mode(&mut self, mode: Mode) {
         self.0.mode = mode;
-    }
-}
-
-impl Default for LearnPlan {
-    fn default() -> Self {
-        Self(LearnPolicy::default())
     }
 }
 

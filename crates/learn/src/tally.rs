@@ -28,13 +28,18 @@ impl Tally {
     /// stops working is to be forgotten soon, however long it worked.
     pub(crate) fn with(self, worked: bool, now: Duration, plan: &LearnPlan) -> Self {
         let span = if worked { plan.span } else { plan.failure_span };
-        let left = 1.0 - 1.0 / span;
-        let before = self.faded(now, plan);
+        let before = self.faded(now, plan).weighed_down(span);
         Self {
-            worked: before.worked * left + f64::from(u8::from(worked)),
-            failed: before.failed * left + f64::from(u8::from(!worked)),
+            worked: before.worked + f64::from(u8::from(worked)),
+            failed: before.failed + f64::from(u8::from(!worked)),
             ..before
         }
+    }
+
+    /// Less by one part in `span`.
+    pub(crate) fn weighed_down(self, span: f64) -> Self {
+        let left = 1.0 - 1.0 / span;
+        Self { worked: self.worked * left, failed: self.failed * left, ..self }
     }
 
     /// Both, as one. No more than the span can hold by itself.
