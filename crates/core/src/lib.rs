@@ -88,7 +88,7 @@ pub use self::{
     incident::{Incident, LayerKind, Observer, Refusal, Resolution, Step, StepKind},
     label::{Label, Operation},
     note::{Note, Notes, Stamp, StampOutcome},
-    observation::{Fingerprint, Observation},
+    observation::{Advisor, Fingerprint, Observation},
     random::Random,
     rejection::CircuitOpen,
     rules_ext::{Adjusted, Described, RequestFacts, RulesExt},
