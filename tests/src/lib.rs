@@ -2,5 +2,6 @@
 //! textbook models; and a soak of the full stack.
 
 pub mod conformance;
+pub mod retry_storm;
 pub mod soak;
 pub mod textbook;
