@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_report(texts in prop::array::uniform4(text()), confidence: f64, width in 0_usize..140) {
+    fn an_error_report(texts in prop::array::uniform4(text()), confidence in 0.0..=1.0, width in 0_usize..140) {
         let [operation, error, diagnosis, action] = texts;
         let report: ErrorReport = serde_json::from_value(json!({
             "operation": operation, "class": "Quota", "error": error, "diagnosis": diagnosis,
