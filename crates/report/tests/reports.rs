@@ -226,6 +226,17 @@ async fn a_call_that_waits_is_waiting_and_one_that_is_dropped_is_abandoned() {
     assert_eq!(wave.chart().work, secs(1), "the wait is no work");
 }
 
+/// Both fail, and the second attempt of one opens the breaker before that of the other.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_failed_before_a_breaker_refused_it_has_failed() {
+    let wave = Wave::new();
+    let (stack, _) = stack(wave.clone());
+    let call = |name| wave.watch(name, stack.clone().oneshot(Task::new("", secs(1)).failing(9)));
+    let _ = tokio::join!(call("one"), call("two"));
+    let summary = wave.summary();
+    assert_eq!((summary.failed, summary.blocked), (2, 0), "{summary}");
+}
+
 /// A wave that observes no classifier knows that calls began and how they ended.
 #[tokio::test(start_paused = true)]
 async fn a_wave_counts_calls_of_any_kind() {
@@ -250,7 +261,7 @@ async fn calls_at_the_same_time_are_kept_apart() {
     let (one, two, three) = tokio::join!(
         wave.watch("fails", call(Task::new("fetch", secs(1)).failing(1))),
         wave.watch("works", call(Task::new("fetch", secs(1)))),
-        other.watch("unseen", call(Task::new("fetch", secs(1)).failing(1))),
+        other.watch("unseen", call(Task::new("fetch", secs(1)).failing(2))),
     );
     assert!(one.is_ok() && two.is_ok() && three.is_ok());
     let problems = wave.summary().problems;
