@@ -88,7 +88,7 @@ impl ErrorReport {
         let failure = incident.failure?;
         let detail = incident.steps.iter().rev().find_map(|step| match &step.kind {
             StepKind::Failed { failure: failed, detail, .. } if failed.class == failure.class => {
-                Some(detail.clone())
+                Some(detail.to_string())
             }
             _ => None,
         });

@@ -225,7 +225,10 @@ impl Row {
             StepKind::Failed { failure, detail, .. } => {
                 self.failures = self.failures.saturating_add(1);
                 self.class = Some(failure.class);
-                self.error = bounded(if detail.is_empty() { failure.reason } else { detail });
+                self.error = match detail.is_empty() {
+                    true => bounded(failure.reason),
+                    false => bounded(&detail.to_string()),
+                };
             }
             StepKind::Rejected { breaker, .. } => {
                 self.refused = Some(*breaker);
