@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{Config, NoTls, Socket};
+use tokio_postgres::{Config, NoTls, Row, Socket};
 use tower_triage_core::incident::IncidentId;
 use tower_triage_escalate::store::{
     Change, Dropped, Filter, LeaseRequest, Letter, Page, Pending, Put, Retention, Stats, Store,
@@ -168,16 +168,19 @@ impl PostgresStore {
         after: Option<u64>,
         limit: u32,
     ) -> Result<Page, StoreError> {
+        let limit = limit as usize;
         // One more tells whether there is another page.
-        let (limit, wanted) = (limit as usize, limit as usize + 1);
+        let wanted = limit.saturating_add(1);
         let mut client = self.connections.lend().await?;
-        let (mut letters, mut last) = (Vec::new(), i64::try_from(after.unwrap_or(0)).ok());
-        while let Some(from) = last.take_if(|_| letters.len() < wanted) {
+        // Nothing is behind what is no number.
+        let mut from = i64::try_from(after.unwrap_or(0)).ok();
+        let mut letters = Vec::new();
+        while let (Some(behind), true) = (from, letters.len() < wanted) {
             let most = READ.min(wanted - letters.len());
             let mut query = Query::letters(self.clock.fixed());
             query.filter(&filter);
-            let rows = next(&mut client, query, from, most, "").await?;
-            last = (rows.len() == most).then(|| rows.last().map(|row| row.get("seq"))).flatten();
+            let rows;
+            (rows, from) = next(&mut client, query, behind, most, "").await?;
             for row in &rows {
                 let Found { letter, now, .. } = Found::read(row)?;
                 if filter.matches(&letter, now) {
@@ -196,8 +199,8 @@ impl PostgresStore {
         let ids: Vec<_> = request.ids.iter().map(IncidentId::to_string).collect();
         let mut client = self.connections.lend().await?;
         client.begin().await?;
-        let (mut leased, mut parked, mut last) = (Vec::new(), Vec::new(), Some(0));
-        while let Some(from) = last.take_if(|_| leased.len() < limit) {
+        let (mut leased, mut parked, mut from) = (Vec::new(), Vec::new(), Some(0));
+        while let (Some(behind), true) = (from, leased.len() < limit) {
             let most = READ.min(limit - leased.len());
             let mut query = Query::letters(self.clock.fixed());
             query.sql.push_str(&format!(" AND {FREE}"));
@@ -212,8 +215,8 @@ impl PostgresStore {
                 query.push(" AND id = ANY (", ids.clone(), "::text[]::uuid[])");
                 " FOR UPDATE OF tower_triage_letter"
             };
-            let rows = next(&mut client, query, from, most, lock).await?;
-            last = (rows.len() == most).then(|| rows.last().map(|row| row.get("seq"))).flatten();
+            let rows;
+            (rows, from) = next(&mut client, query, behind, most, lock).await?;
             for row in &rows {
                 match Found::read(row) {
                     Ok(Found { mut letter, version, now }) => {
@@ -238,17 +241,21 @@ impl PostgresStore {
     }
 }
 
-/// Up to `most` letters of `query` behind number `from`, in their order.
+/// Up to `most` rows of `query` behind number `behind`, in their order; and behind which number
+/// there may be more.
 async fn next(
     client: &mut Lent,
     mut query: Query,
-    from: i64,
+    behind: i64,
     most: usize,
     lock: &str,
-) -> Result<Vec<tokio_postgres::Row>, StoreError> {
-    query.push(" AND seq > ", from, " ORDER BY seq");
+) -> Result<(Vec<Row>, Option<i64>), StoreError> {
+    query.push(" AND seq > ", behind, " ORDER BY seq");
     query.push(" LIMIT ", i64::try_from(most).unwrap_or(i64::MAX), lock);
-    client.query(&query.sql, &query.params()).await
+    let rows = client.query(&query.sql, &query.params()).await?;
+    let last = rows.last().map(|row| row.get("seq"));
+    let more = last.filter(|_| rows.len() == most);
+    Ok((rows, more))
 }
 
 /// Writes letters back that were read in these versions, unless somebody else has changed them
