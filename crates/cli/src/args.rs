@@ -209,7 +209,15 @@ impl From<State> for LetterState {
 impl Which {
     /// Does it say anything at all?
     pub(crate) fn is_any(&self) -> bool {
-        !self.state.is_empty() || self.filter(&[]) != Ok(Filter::any())
+        let Self { state, class, operation, from, receiver, fingerprint, before, since, asking } =
+            self;
+        let texts = [operation, from, receiver, fingerprint];
+        !state.is_empty()
+            || !class.is_empty()
+            || texts.iter().any(|text| text.is_some())
+            || before.is_some()
+            || since.is_some()
+            || *asking
     }
 
     /// As a filter; `states` if none are named.
