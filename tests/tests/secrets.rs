@@ -17,14 +17,19 @@ use secret_forms::{Forms, KINDS, SLACK, receivers_at, request, server};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage::http::{HttpReplay, http};
 use tower_triage::retry::{ClassRule, RetryPolicy};
-use tower_triage::{AnyError, Backoff, Classifier, ErrorClass, FallbackLayer, RetryLayer};
+use tower_triage::{
+    AnyError, AnyOk, Backoff, Chain, Classifier, ErrorClass, FallbackLayer, Halves, RetryLayer,
+};
+use tower_triage_dead_letter_postgres::PostgresStore;
 use tower_triage_dead_letter_sqlite::SqliteStore;
 use tower_triage_escalate::store::{Filter, MemoryStore, Store, StoreSink};
 use tower_triage_escalate::{
-    Desk, DeskPolicy, EscalateLayer, EscalatePolicy, JsonLinesSink, LogSink, Receiver, Route,
-    Routes,
+    Desk, DeskPolicy, EscalateLayer, EscalatePolicy, JsonCodec, JsonLinesSink, LogSink, Receiver,
+    Route, Routes,
 };
+use tower_triage_http::HttpCodec;
 use tower_triage_test_support::Seen;
+use tower_triage_test_support::postgres::PostgresServer;
 
 type Request = ::http::Request<Full<Bytes>>;
 type Response = ::http::Response<Full<Bytes>>;
@@ -63,20 +68,33 @@ async fn kf57_twenty_kinds_of_secret_are_in_no_form_of_a_record() {
     let sqlite: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path().join("desk.db")).unwrap());
     let spill = JsonLinesSink::open(home.path().join("spill.jsonl")).unwrap();
 
+    let mut stores = vec![("memory", memory), ("sqlite", sqlite)];
+    let postgres = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    match &postgres {
+        Some(server) => {
+            let store = PostgresStore::connect(&server.config()).await.unwrap();
+            stores.push(("postgres", Arc::new(store)));
+        }
+        None => eprintln!("skipped: the store in PostgreSQL"),
+    }
+
     // Everybody is told of everything.
-    let names = ["memory", "sqlite", "spill", "log", "events", "pager", "alerts", "slack"];
-    let mut receivers = vec![
-        Receiver::new("memory").record(StoreSink::new(Arc::clone(&memory))),
-        Receiver::new("sqlite").record(StoreSink::new(Arc::clone(&sqlite))),
+    let mut receivers: Vec<_> = stores
+        .iter()
+        .map(|(name, store)| Receiver::new(*name).record(StoreSink::new(Arc::clone(store))))
+        .collect();
+    receivers.extend([
         Receiver::new("spill").record(spill),
         Receiver::new("log").record(LogSink).notify(LogSink),
-    ];
+    ]);
     let (sinks, printed) = receivers_at(&server, Hyper::builder(TokioExecutor::new()).build_http());
     forms.add("printed: receivers", printed);
     receivers.extend(sinks);
     let policy = DeskPolicy::new().window(Duration::from_millis(1));
     let policy = policy.resolve_after(Some(Duration::from_millis(1)));
-    let routes = Routes::new(Route::new(names, "human_required"));
+    let mut names: Vec<_> = stores.iter().map(|(name, _)| *name).collect();
+    names.extend(["spill", "log", "events", "pager", "alerts", "slack"]);
+    let routes = Routes::new(Route::new(names.clone(), "human_required"));
     let desk = Desk::with_policy(policy, routes, receivers).unwrap();
 
     let classifier = Classifier::new(http());
@@ -84,9 +102,12 @@ async fn kf57_twenty_kinds_of_secret_are_in_no_form_of_a_record() {
     classifier.observe(seen.clone());
     let retry = RetryPolicy::default().attempts(2);
     let retry = retry.retry(ErrorClass::Transient, ClassRule::new(Backoff::immediate()));
-    let escalate = EscalateLayer::new(classifier.clone(), desk.clone())
-        .from("shop")
-        .policy(EscalatePolicy::new().wait(Duration::from_secs(60)));
+    let patient = EscalatePolicy::new().wait(Duration::from_secs(60));
+    // Somebody who chooses every header there is.
+    let codec = request(0).headers().keys().fold(HttpCodec::new(), HttpCodec::header);
+    forms.add("printed: codec", format!("{codec:?}"));
+    let escalate = EscalateLayer::new(classifier.clone(), desk.clone()).from("shop");
+    let escalate = escalate.policy(patient).capture(codec);
     forms.add("printed: layer", format!("{escalate:?} {escalate:#?}"));
     let failing = ErrorClass::Transient;
     for (n, kind) in KINDS.iter().enumerate() {
@@ -105,7 +126,17 @@ async fn kf57_twenty_kinds_of_secret_are_in_no_form_of_a_record() {
     }
     let response = escalate.layer(refusing()).oneshot(request(KINDS.len())).await.unwrap();
     assert_eq!(response.status(), 401);
-    let records = KINDS.len() as u64 + 1;
+    // The same as a type of the user's.
+    let job = String::from_utf8(request(0).into_body().into_inner().unwrap().to_vec()).unwrap();
+    let job: serde_json::Value = serde_json::from_str(&job).unwrap();
+    let rules = Halves { response: AnyOk, error: Chain };
+    let typed = EscalateLayer::new(Classifier::new(rules), desk.clone()).policy(patient);
+    let typed = typed.capture(JsonCodec::<serde_json::Value>::new());
+    let down = service_fn(|_: serde_json::Value| async {
+        Err::<(), _>(AnyError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset)))
+    });
+    typed.layer(down).oneshot(job).await.unwrap_err();
+    let records = KINDS.len() as u64 + 2;
     assert_eq!(desk.counts().delivered, records * names.len() as u64, "{:?}", desk.counts());
 
     // That it is over is told too: by LogSink, and by the four receivers.
@@ -117,17 +148,20 @@ async fn kf57_twenty_kinds_of_secret_are_in_no_form_of_a_record() {
     tokio::time::timeout(Duration::from_secs(30), over).await.unwrap();
 
     // Stored.
-    for (name, store) in [("memory", &memory), ("sqlite", &sqlite)] {
+    for (name, store) in &stores {
         let page = store.list(Filter::any(), None, 1000).await.unwrap();
         assert_eq!(page.letters.len() as u64, records);
         for letter in page.letters {
             forms.add(format!("stored: {name}"), serde_json::to_string(&letter).unwrap());
             forms.add(format!("printed: letter of {name}"), format!("{letter:?} {letter:#?}"));
             let escalation = &letter.escalation;
+            let request = letter.request.as_ref().expect("it was captured");
+            assert!(!request.data.is_null());
+            assert!(request.data.to_string().contains("page=2"), "what is no secret is kept");
+            forms.add("printed: captured", format!("{request:?} {request:#?}"));
             forms.add("printed: escalation", format!("{escalation:?} {escalation:#?}"));
             forms.add("printed: context", format!("{:?}", escalation.context));
             forms.add("printed: attempts", format!("{:?}", escalation.attempts));
-            forms.add("printed: request", format!("{:?}", escalation.request));
         }
         forms.add("printed: store", format!("{store:?}"));
     }

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tower_triage_benches::desk::{AtOnce, Load, RECEIVER, appends, failing_calls};
+use tower_triage_dead_letter_postgres::PostgresStore;
 use tower_triage_dead_letter_sqlite::SqliteStore;
 use tower_triage_escalate::store::{Filter, Store, StoreSink};
 use tower_triage_escalate::{IntoSink, JsonLinesSink, Receiver};
+use tower_triage_test_support::postgres::PostgresServer;
 
 /// Callers that fail at the same time.
 const CALLERS: [usize; 2] = [1, 64];
@@ -66,12 +68,23 @@ async fn compare(seconds: u32) -> Result<(), Box<dyn Error>> {
         Case::new("JSON lines", JsonLinesSink::open(folder.path().join("spill.jsonl"))?),
     ];
 
+    // The server's files are in the system's folder for temporary ones.
+    let server = PostgresServer::start(&["fsync=on"]);
+    match &server {
+        Ok(server) => {
+            let store = PostgresStore::connect(&server.config()).await?;
+            cases.insert(2, Case::new("PostgreSQL", StoreSink::new(Arc::new(store))));
+        }
+        Err(why) => eprintln!("PostgreSQL is left out: {why}"),
+    }
+
     let each = Duration::from_secs(seconds.into()) / (ROUNDS * (2 * cases.len() as u32 + 1));
     // Warms up, and tells how large a record is.
     for case in &cases {
         failing_calls((case.receiver)(), 8, each / 4).await;
     }
-    let letter = store.list(Filter::any(), None, 1).await?.letters.pop().ok_or("no letter")?;
+    let letter =
+        store.list(Filter::any(), None, 1).await?.letters.pop().ok_or("nothing was stored")?;
     let bytes = serde_json::to_vec(&letter)?.len();
 
     let mut limit = Load::default();

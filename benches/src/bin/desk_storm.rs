@@ -4,7 +4,8 @@
 //!
 //! Seconds with and without the storm take turns, so that what disturbs the machine disturbs both
 //! alike; the result is the median of the pairs' ratios. Ends with 1 if the calls are slowed by more
-//! than 10 %, or if a failure is not stored.
+//! than 10 %, or if a failure is not stored. On a machine that is busy with other things processor
+//! time is judged instead of time.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -41,6 +42,9 @@ const TURN: Duration = Duration::from_secs(1);
 const CALLS: u64 = 10_000;
 /// What the storm may cost the others.
 const SLOWDOWN: f64 = 0.10;
+/// The calls' thread has its processor for this share of the time without the storm, if the machine
+/// is quiet.
+const QUIET: f64 = 0.95;
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,7 +56,9 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let home = tempfile::tempdir()?;
+    // Beside the program: on the disk that has the build, which is not in memory.
+    let program = std::env::current_exe()?;
+    let home = tempfile::tempdir_in(program.parent().unwrap_or_else(|| ".".as_ref()))?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path().join("desk.db"))?);
     let people = People::default();
     let storm = Storm::begin(desk(&store, &people)?);
@@ -99,8 +105,19 @@ fn report(turns: &[(Turn, Turn)], failures: u64, stored: u64, people: &People) -
         eprintln!("desk_storm: not all failures are stored");
         passed = false;
     }
-    if wall > 1.0 + SLOWDOWN {
-        eprintln!("desk_storm: other calls are slowed by more than {:.0} %", SLOWDOWN * 100.0);
+    // Where others take the processor away, time says what they do.
+    let kept = typical(&|(_, it)| it.cpu / it.wall);
+    let (judged, slowdown) = if kept < QUIET {
+        eprintln!("desk_storm: THE MACHINE IS NOT QUIET: processor time is judged, not time");
+        ("processor time", cpu)
+    } else {
+        ("time", wall)
+    };
+    if slowdown > 1.0 + SLOWDOWN {
+        eprintln!(
+            "desk_storm: {judged} of other calls grew by more than {:.0} %",
+            SLOWDOWN * 100.0
+        );
         passed = false;
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -9,12 +9,13 @@ use arc_swap::ArcSwap;
 
 use crate::class::ErrorClass;
 use crate::classify::Classify;
-use crate::incident::record::Observers;
+use crate::incident::record::{Observers, guarded};
 use crate::incident::scope::Ended;
 use crate::incident::{Entered, LayerKind, Observer, StepKind, outcome, scope};
 use crate::label::Operation;
 use crate::note::Note;
-use crate::observation::Fingerprint;
+use crate::observation::{Advisor, Fingerprint, Observation};
+use crate::redact::Detail;
 use crate::verdict::{Failure, Verdict};
 
 /// The one classifier that every layer of a stack reads: a cheap handle on rules, overrides,
@@ -48,6 +49,7 @@ struct Overrides {
     by_reason: HashMap<String, ErrorClass>,
     by_operation: HashMap<Operation, ErrorClass>,
     taught: HashMap<Fingerprint, ErrorClass>,
+    advisor: Option<Arc<dyn Advisor>>,
 }
 
 impl Overrides {
@@ -58,6 +60,20 @@ impl Overrides {
             .or_else(|| self.by_reason.get(failure.reason))
             .or_else(|| self.by_class.get(&failure.class))
             .copied()
+    }
+
+    /// Is there anybody to ask about a failure that the rules cannot tell?
+    fn knows_more(&self) -> bool {
+        self.advisor.is_some() || !self.taught.is_empty()
+    }
+
+    /// What a failure that the rules cannot tell is treated as: what was taught, else what the
+    /// advisor says.
+    fn advice(&self, observation: &Observation) -> Option<ErrorClass> {
+        self.taught.get(&observation.fingerprint).copied().or_else(|| {
+            let advisor = self.advisor.as_ref()?;
+            guarded(|| advisor.advise(observation)).flatten()
+        })
     }
 }
 
@@ -107,14 +123,22 @@ impl<R> Classifier<R> {
         self.change(|overrides| _ = overrides.by_operation.insert(operation, to));
     }
 
-    /// Teaches that failures with this fingerprint are of class `to`. Asked when the classifier is
-    /// used as a service over observations, so under a
+    /// Teaches that failures with this fingerprint are of class `to`. Every layer then treats those
+    /// that the rules cannot tell (`Unknown`) so. Those that the rules know better are looked up only
+    /// when the classifier is used as a service over observations, so under a
     /// [`ClassifyLayer`](crate::ClassifyLayer) that asks it.
     pub fn teach(&self, fingerprint: Fingerprint, to: ErrorClass) {
         self.change(|overrides| _ = overrides.taught.insert(fingerprint, to));
     }
 
-    /// Takes back every override and lesson.
+    /// Asks `advisor` from now on about every failure that the rules cannot tell and that nothing was
+    /// taught about. It takes the place of the one before. Nobody asks it where nothing fails.
+    pub fn advised_by(&self, advisor: impl Advisor + 'static) {
+        let advisor: Arc<dyn Advisor> = Arc::new(advisor);
+        self.change(|overrides| overrides.advisor = Some(Arc::clone(&advisor)));
+    }
+
+    /// Takes back every override and lesson; no advisor is asked any more.
     pub fn clear_overrides(&self) {
         self.shared.overrides.store(Arc::default());
     }
@@ -138,11 +162,28 @@ impl<R> Classifier<R> {
         self.shared.overrides.load().taught.get(&fingerprint).copied()
     }
 
-    /// `failure` under the overrides.
+    /// `failure` under the overrides; one that is unknown as experience has it.
     #[cold]
-    fn overridden(&self, operation: &Operation, failure: Failure) -> Failure {
-        match self.shared.overrides.load().class(operation, &failure) {
+    fn overridden<Res, E>(
+        &self,
+        operation: &Operation,
+        failure: Failure,
+        outcome: Result<&Res, &E>,
+    ) -> Failure
+    where
+        R: Classify<Res, E>,
+    {
+        let overrides = self.shared.overrides.load();
+        let failure = match overrides.class(operation, &failure) {
             Some(class) => failure.reclassified(class),
+            None => failure,
+        };
+        if failure.class != ErrorClass::Unknown || !overrides.knows_more() {
+            return failure;
+        }
+        let observation = Observation::new(*operation, failure, self.explain(outcome).into());
+        match overrides.advice(&observation) {
+            Some(class) => failure.learned(class),
             None => failure,
         }
     }
@@ -157,19 +198,21 @@ impl<R> Classifier<R> {
         match self.shared.rules.classify(outcome) {
             Verdict::Success => Verdict::Success,
             stamped if stamped.is_stamped() => stamped,
-            Verdict::Failure(failure) => Verdict::Failure(self.overridden(operation, failure)),
+            Verdict::Failure(failure) => {
+                Verdict::Failure(self.overridden(operation, failure, outcome))
+            }
         }
     }
 
     /// What a person should read about a failed outcome: one line of at most 512 bytes.
     #[must_use]
-    pub fn explain<Res, E>(&self, outcome: Result<&Res, &E>) -> String
+    pub fn explain<Res, E>(&self, outcome: Result<&Res, &E>) -> Detail
     where
         R: Classify<Res, E>,
     {
         let mut out = Bounded::new();
         self.shared.rules.explain(outcome, &mut out);
-        out.text
+        out.text.into()
     }
 
     /// Attaches `note` to the outcome, if its type can carry it.

@@ -59,6 +59,7 @@ mod label;
 mod note;
 mod observation;
 mod random;
+pub mod redact;
 mod rejection;
 mod rules_ext;
 pub mod share;
@@ -87,7 +88,7 @@ pub use self::{
     incident::{Incident, LayerKind, Observer, Refusal, Resolution, Step, StepKind},
     label::{Label, Operation},
     note::{Note, Notes, Stamp, StampOutcome},
-    observation::{Fingerprint, Observation},
+    observation::{Advisor, Fingerprint, Observation},
     random::Random,
     rejection::CircuitOpen,
     rules_ext::{Adjusted, Described, RequestFacts, RulesExt},

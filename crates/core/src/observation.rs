@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 
+use crate::class::ErrorClass;
 use crate::classifier::Classifier;
 use crate::label::Operation;
 use crate::verdict::{Failure, Verdict};
@@ -43,8 +44,21 @@ impl Observation {
     }
 }
 
+/// Says what an unknown failure is to be treated as, from experience
+/// ([`Classifier::advised_by`](crate::Classifier::advised_by)).
+///
+/// Asked on the failure path only, by each layer that judges the outcome, outside the call's scope.
+/// It must not block, and answer the same as long as it has learned nothing new: layers that act on
+/// two answers count the outcome as two. A panic is caught and logged; the failure stays unknown.
+pub trait Advisor: Send + Sync {
+    /// The class to treat it as; `None` leaves it unknown.
+    fn advise(&self, observation: &Observation) -> Option<ErrorClass>;
+}
+
 /// Names a kind of failure: equal for two failures of one operation, class and reason whose texts
-/// differ only in digits, hexadecimal ids and quoted parts. Stable between runs and versions.
+/// differ only in numbers, ids and quoted parts. Stable between runs and versions. A failure that is
+/// treated as something [by experience](Failure::is_learned) keeps the fingerprint that it had
+/// before, class `Unknown`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u64);
 
@@ -53,7 +67,8 @@ impl Fingerprint {
     #[must_use]
     pub fn of(operation: &Operation, failure: &Failure, text: &str) -> Self {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-        for part in [operation.as_str(), failure.class.as_str(), failure.reason] {
+        let class = if failure.is_learned() { ErrorClass::Unknown } else { failure.class };
+        for part in [operation.as_str(), class.as_str(), failure.reason] {
             hash.write(part.as_bytes());
             hash.write(b"\0");
         }
@@ -101,35 +116,97 @@ impl Fnv {
     }
 }
 
-/// Feeds `text` to `hash` word by word: a word with a digit in it is `#`, a quoted part is `"`.
+/// Feeds `text` to `hash` piece by piece: an id is `#`, a quoted part is `"`.
 fn normalise(text: &str, hash: &mut Fnv) {
-    let mut rest = text;
+    let (mut rest, mut before) = (text, None);
     while let Some(first) = rest.chars().next() {
-        if matches!(first, '"' | '\'' | '`') {
-            if let Some(end) = rest[1..].find(first) {
-                hash.write(b"\"");
-                rest = &rest[end + 2..];
-                continue;
-            }
-        }
-        if first.is_alphanumeric() {
-            let word_end =
-                |text: &str| text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
-            let mut end = word_end(rest);
-            let id = rest[..end].bytes().any(|b| b.is_ascii_digit());
-            // A number goes on behind its point: 30s and 29.98s are one kind, and so are addresses.
-            while id && rest[end..].starts_with('.') && word_end(&rest[end + 1..]) > 0 {
-                end += 1 + word_end(&rest[end + 1..]);
-            }
-            let word = &rest[..end];
-            hash.write(if id { b"#" } else { word.as_bytes() });
-            rest = &rest[end..];
+        let piece = if first.is_alphanumeric() {
+            let end = chain_end(rest);
+            ids(&rest[..end], hash);
+            end
+        } else if let Some(end) = quoted(rest, first, before) {
+            hash.write(b"\"");
+            end
         } else {
-            let mut buffer = [0; 4];
-            hash.write(first.encode_utf8(&mut buffer).as_bytes());
-            rest = &rest[first.len_utf8()..];
+            let end = first.len_utf8();
+            hash.write(&rest.as_bytes()[..end]);
+            end
+        };
+        before = rest[..piece].chars().next_back();
+        rest = &rest[piece..];
+    }
+}
+
+/// The end of the words that `text` begins with, as far as dashes join them: an id may have parts
+/// without a digit.
+fn chain_end(text: &str) -> usize {
+    let mut end = word_end(text);
+    while text[end..].starts_with('-') && word_end(&text[end + 1..]) > 0 {
+        end += 1 + word_end(&text[end + 1..]);
+    }
+    end
+}
+
+/// The end of the word that `text` begins with. A number goes on behind its point or comma: 30s and
+/// 29.98s are one kind, and so are addresses.
+fn word_end(text: &str) -> usize {
+    let plain = |text: &str| text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
+    let mut end = plain(text);
+    while has_digit(&text[..end]) {
+        let next = text.get(end + 1..).unwrap_or_default();
+        let goes_on = match text.as_bytes().get(end) {
+            Some(b'.') => plain(next) > 0,
+            Some(b',') => next.starts_with(|c: char| c.is_ascii_digit()),
+            _ => false,
+        };
+        if !goes_on {
+            break;
+        }
+        end += 1 + plain(next);
+    }
+    end
+}
+
+fn has_digit(word: &str) -> bool {
+    word.bytes().any(|b| b.is_ascii_digit())
+}
+
+/// Words joined by dashes: one with a digit in it is an id, and beside an id so is one of
+/// hexadecimal digits only.
+fn ids(chain: &str, hash: &mut Fnv) {
+    let any = has_digit(chain);
+    for (at, word) in chain.split('-').enumerate() {
+        if at > 0 {
+            hash.write(b"-");
+        }
+        let is_id = has_digit(word) || any && word.bytes().all(|b| b.is_ascii_hexdigit());
+        hash.write(if is_id { b"#" } else { word.as_bytes() });
+    }
+}
+
+/// The end of the quoted part that `text` begins with, if it begins with one. Within a word a
+/// single quote is an apostrophe.
+fn quoted(text: &str, first: char, before: Option<char>) -> Option<usize> {
+    let close = match first {
+        '"' | '`' => first,
+        '\'' if !before.is_some_and(char::is_alphanumeric) => '\'',
+        '\u{201c}' => '\u{201d}',
+        '\u{2018}' => '\u{2019}',
+        '\u{ab}' => '\u{bb}',
+        _ => return None,
+    };
+    let mut inside = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = inside.next() {
+        if c == '\\' {
+            inside.next();
+        } else if c == close {
+            let within = |next: &(usize, char)| first == '\'' && next.1.is_alphanumeric();
+            if !inside.peek().is_some_and(within) {
+                return Some(at + c.len_utf8());
+            }
         }
     }
+    None
 }
 
 /// The classifier as a service over observations: it answers what it was taught, else the local
@@ -168,6 +245,31 @@ mod tests {
         assert_eq!(a, fingerprint("user 4242 not found in 'us' (request 00aa1-0c)"));
         assert_ne!(a, fingerprint("user 17 not allowed in 'eu-west' (request 7f3a-9b)"));
         assert_ne!(fingerprint("it's é"), fingerprint("it's e"));
+        for (one, other) in [
+            ("can't find 'alice'", "can't find 'bob'"),
+            ("no 'it's' here", "no 'that' here"),
+            (r#"bad "say \"hi\" x" now"#, r#"bad "y" now"#),
+            ("user \u{201c}a b\u{201d}", "user \u{201c}c\u{201d}"),
+            (
+                "job 550e8400-e29b-41d4-abcd-446655440000",
+                "job 6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+            ),
+            ("1,024 of 7 rows", "3 of 12,345,678 rows"),
+        ] {
+            assert_eq!(fingerprint(one), fingerprint(other), "{one}");
+        }
+        for (one, other) in [
+            ("planner-7 failed", "worker-7 failed"),
+            ("retry-after missing", "retry-before missing"),
+            ("shards 1, beyond", "shards 1 beyond"),
+            ("users' list", "users list"),
+        ] {
+            assert_ne!(fingerprint(one), fingerprint(other), "{one}");
+        }
+        let unknown = Failure::new(ErrorClass::Unknown).reason("why");
+        let of = |failure| Fingerprint::of(&Operation::EMPTY, &failure, "text");
+        assert_eq!(of(unknown), of(unknown.learned(ErrorClass::Quota)));
+        assert_ne!(of(unknown), of(unknown.reclassified(ErrorClass::Quota)));
         assert_eq!(
             fingerprint("30s left at 10.0.0.7:80."),
             fingerprint("29.98s left at 10.0.0.12:81.")

@@ -139,6 +139,8 @@ pub struct Failure {
     pub reason: &'static str,
     /// A `ClassifyLayer` said so: its word is not adjusted or overridden once more.
     pub(crate) stamped: bool,
+    /// The rules could not tell, and it is treated so by experience.
+    pub(crate) learned: bool,
 }
 
 /// By what it says; who said it makes no difference.
@@ -176,6 +178,7 @@ impl Failure {
             vote: class.vote(),
             reason: class.as_str(),
             stamped: false,
+            learned: false,
         }
     }
 
@@ -214,6 +217,20 @@ impl Failure {
         self.class = class;
         self.vote = class.vote();
         self
+    }
+
+    /// A failure that the rules cannot tell, treated as one of `class` by experience. What is known of
+    /// the work behind it stays, and so does the reason: nothing new was found out about it. Its
+    /// [fingerprint](crate::Fingerprint) is that of the unknown failure.
+    pub const fn learned(mut self, class: ErrorClass) -> Self {
+        self.learned = true;
+        self.reclassified(class)
+    }
+
+    /// Was it unknown to the rules, and is it treated so by experience?
+    #[must_use]
+    pub const fn is_learned(&self) -> bool {
+        self.learned
     }
 
     /// May the very same request be sent again, given what is known of it? This is the class's

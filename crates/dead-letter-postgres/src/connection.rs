@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use deadpool_postgres::{ClientWrapper, Connect, Manager, ManagerConfig, Object, Pool};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, OnceCell};
 use tokio::task::JoinHandle;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::ToSql;
@@ -16,6 +16,7 @@ use tower_triage_escalate::store::StoreError;
 
 use crate::error::{failed, no_connection};
 use crate::query::CHANNEL;
+use crate::schema::migrate;
 
 /// What each connection begins with: the statements rely on it, whatever the server's defaults are.
 /// A session whose process has vanished must not hold its locks for long, and what is committed has
@@ -29,6 +30,8 @@ const SESSION: &str = "
 
 pub(crate) struct Connections {
     pool: Pool,
+    /// The tables are as they have to be.
+    ready: OnceCell<()>,
     /// A letter was changed, here or elsewhere.
     pub(crate) changed: Arc<Notify>,
     /// The session that hears of changes elsewhere, once somebody has waited for one.
@@ -48,12 +51,14 @@ impl Connections {
         let manager = Manager::from_connect(config, connector, ManagerConfig::default());
         let pool = Pool::builder(manager).max_size(most).build();
         let pool = pool.map_err(|error| StoreError::unavailable(error.to_string()))?;
-        Ok(Self { pool, changed, listener: Mutex::default() })
+        Ok(Self { pool, ready: OnceCell::new(), changed, listener: Mutex::default() })
     }
 
     pub(crate) async fn lend(&self) -> Result<Lent, StoreError> {
         let client = self.pool.get().await.map_err(no_connection)?;
-        Ok(Lent { client: Some(client), busy: false })
+        let mut client = Lent { client: Some(client), busy: false };
+        self.ready.get_or_try_init(|| migrate(&mut client)).await?;
+        Ok(client)
     }
 
     /// Sees to it that changes elsewhere are heard of; true if they were not until now.

@@ -49,8 +49,9 @@
 //!   new letters, and of what becomes of questions, by `LISTEN` and `NOTIFY`; of the rest, and if
 //!   that connection breaks, within a second.
 //! - Every call ends in time, also if the server does not answer, and works again when it does.
-//! - Tables are made and brought up to date when it connects, by one of the processes that start
-//!   together; tables of a newer program are left alone, with an error.
+//! - Tables are made and brought up to date when it first connects, by one of the processes that
+//!   start together; tables of a newer program are left alone, with an error.
+//! - A service can start while its database is away: [`PostgresStore::unconnected`].
 //!
 //! # Defaults
 //!
@@ -64,8 +65,7 @@
 //!
 //! # What it does not do
 //!
-//! It does not start without its server: [`PostgresStore::connect`] fails then. It does not work
-//! through a proxy that gives each transaction another session (PgBouncer's `transaction` mode). It
+//! It does not work through a proxy that gives each transaction another session (PgBouncer's `transaction` mode). It
 //! does not encrypt letters, and it does not drop old ones by itself: call
 //! [`retain`](tower_triage_escalate::store::Store::retain) from time to time.
 

@@ -48,7 +48,7 @@ async fn version(client: &mut Lent) -> Result<Option<usize>, StoreError> {
     if table.first().is_none_or(|row| row.get(0)) {
         return Ok(None);
     }
-    let rows = client.query("SELECT version FROM tower_triage_store", &[]).await?;
+    let rows = client.query("SELECT version::int FROM tower_triage_store", &[]).await?;
     let version: Option<i32> = rows.first().map(|row| row.get(0));
     Ok(version.map(|version| usize::try_from(version).unwrap_or(usize::MAX)))
 }

@@ -22,7 +22,7 @@ use crate::options::PostgresOptions;
 use crate::query::{FREE, Query, update};
 use crate::row::{Found, Rows};
 use crate::writer::{self, Inserted, Job};
-use crate::{retain, schema, stats};
+use crate::{retain, stats};
 
 /// How many letters are read at a time.
 const READ: usize = 256;
@@ -74,10 +74,33 @@ impl PostgresStore {
         T::TlsConnect: Send + Sync,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
+        let store = Self::unconnected(options, config, tls)?;
+        within(store.limit, store.connections.lend()).await?;
+        Ok(store)
+    }
+
+    /// Connects, and looks at the tables, when it is first used: for a service that has to start
+    /// while its database is away.
+    ///
+    /// # Errors
+    /// What [`PostgresOptions`] says of its fields.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn unconnected<T>(
+        options: PostgresOptions,
+        config: Config,
+        tls: T,
+    ) -> Result<Self, StoreError>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + Sync + 'static,
+        T::TlsConnect: Send + Sync,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
         options.check()?;
         let limit = options.timeout;
         let connections = Arc::new(Connections::new(config, tls, options.connections)?);
-        within(limit, async { schema::migrate(&mut connections.lend().await?).await }).await?;
         let jobs = writer::start(Arc::clone(&connections), limit);
         Ok(Self { connections, limit, clock: WallClock::new(), jobs })
     }

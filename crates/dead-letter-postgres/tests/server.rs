@@ -59,7 +59,9 @@ impl Database {
 }
 
 async fn open(config: Config) -> Result<PostgresStore, StoreError> {
-    PostgresStore::connect_with(PostgresOptions::new(), config, NoTls).await
+    // Long for a loaded machine.
+    let options = PostgresOptions::new().timeout(Duration::from_secs(60));
+    PostgresStore::connect_with(options, config, NoTls).await
 }
 
 async fn side(config: &Config) -> Client {
@@ -208,6 +210,63 @@ async fn two_that_drop_letters_at_the_same_time_drop_no_more_than_one() {
     assert_eq!((stats.total, stats.dropped), (20, 40));
 }
 
+#[tokio::test]
+async fn letters_that_come_at_the_same_time_are_stored_together() {
+    let Some(database) = Database::create("").await else { return };
+    let store = Arc::new(database.store().await);
+    let callers = (0..64).map(|caller| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            for n in 0..20 {
+                assert_eq!(store.put(escalation(caller * 20 + n)).await.unwrap(), Put::New);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    let side = side(&database.config()).await;
+    let count = "SELECT count(*), count(DISTINCT xmin::text) FROM tower_triage_letter";
+    let row = side.query_one(count, &[]).await.unwrap();
+    let (letters, commits): (i64, i64) = (row.get(0), row.get(1));
+    assert_eq!(letters, 64 * 20);
+    assert!(commits * 10 <= letters, "{commits} commits for {letters} letters");
+}
+
+/// Some commits take longer than others: a reader must not see number 2 before number 1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_follows_the_end_does_not_overtake_a_slow_commit() {
+    const WRITERS: u32 = 6;
+    const EACH: u32 = 10;
+    let Some(database) = Database::create("").await else { return };
+    let reader = database.store().await;
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN PERFORM pg_sleep((NEW.seq % 3) * 0.01); RETURN NULL; END $$; \
+        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON tower_triage_letter \
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()";
+    side(&database.config()).await.batch_execute(slow).await.unwrap();
+    let mut writers = Vec::new();
+    for writer in 0..WRITERS {
+        let store = database.store().await;
+        writers.push(tokio::spawn(async move {
+            for n in 0..EACH {
+                assert_eq!(store.put(escalation(writer * EACH + n)).await.unwrap(), Put::New);
+            }
+        }));
+    }
+    let (mut seen, mut after) = (0, None);
+    loop {
+        let last_look = writers.iter().all(tokio::task::JoinHandle::is_finished);
+        let page = reader.list(Filter::any(), after, 100).await.unwrap();
+        after = page.letters.last().map(|letter| letter.seq).or(after);
+        seen += page.letters.len();
+        if page.letters.is_empty() && last_look {
+            break;
+        }
+    }
+    assert_eq!(seen, (WRITERS * EACH) as usize);
+}
+
 /// More than one statement drops.
 #[tokio::test]
 async fn many_letters_are_dropped_bit_by_bit() {
@@ -276,6 +335,30 @@ async fn after_a_crash_of_the_server_it_works_again() {
             }
         })
         .await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_can_start_while_its_server_is_away() {
+    let Some(mut server) = PostgresServer::own(&[]) else { return };
+    let config: Config = server.config().parse().unwrap();
+    server = with(server, |server| server.stop(false)).await;
+    assert!(open(config.clone()).await.is_err());
+    let store = PostgresStore::unconnected(PostgresOptions::new(), config, NoTls).unwrap();
+    in_time(store.put(escalation(1))).await.unwrap_err();
+    let _server = with(server, |server| server.resume().unwrap()).await;
+    assert_eq!(store.put(escalation(1)).await.unwrap(), Put::New);
+    assert_eq!(store.stats().await.unwrap().total, 1);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused_by_their_names() {
+    let options = PostgresOptions::new;
+    for (options, field) in
+        [(options().connections(0), "connections"), (options().timeout(Duration::ZERO), "timeout")]
+    {
+        let error = PostgresStore::unconnected(options, Config::new(), NoTls).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{field}` is 0")), "{error}");
     }
 }
 
@@ -351,7 +434,7 @@ async fn a_call_that_is_dropped_leaves_nothing_half_done() {
     let Some(database) = Database::create("").await else { return };
     let store = Arc::new(
         PostgresStore::connect_with(
-            PostgresOptions::new().connections(1),
+            PostgresOptions::new().connections(1).timeout(Duration::from_secs(60)),
             database.config(),
             NoTls,
         )

@@ -168,7 +168,7 @@ mod write;
 
 pub use self::{
     ask::Asking,
-    capture::{CaptureError, Captured, Codec, JsonCodec, Redactor},
+    capture::{CaptureError, Captured, Codec, JsonCodec, RedactJson},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     ending::{Ending, Failed, KeepFailure, Set, Unset},
@@ -186,6 +186,8 @@ pub use self::{
     timestamp::Timestamp,
     wall_clock::WallClock,
 };
+
+pub use tower_triage_core::redact::Redactor;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

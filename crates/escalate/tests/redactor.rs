@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tower_triage_escalate::{CaptureError, Codec, JsonCodec, Redactor};
+use tower_triage_escalate::{CaptureError, Codec, JsonCodec, RedactJson, Redactor};
 
 /// A secret with how it is recognised: what stands before and behind it.
 #[derive(Clone, Debug)]

@@ -46,9 +46,6 @@ pub struct Client {
 impl Client {
     /// `service` within our retry, circuit breaker (per host) and time limit; see the
     /// [crate docs](crate#protection).
-    ///
-    /// # Panics
-    /// Never: the policies are fixed.
     pub fn new<C, B>(service: C) -> Self
     where
         C: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,

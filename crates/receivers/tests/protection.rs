@@ -112,6 +112,18 @@ async fn the_breaker_spares_a_receiver_that_is_down_and_finds_out_when_it_is_bac
     sink.clone().oneshot(escalation()).await.unwrap();
 }
 
+/// Storm control bounds what there is to repeat, so no budget runs dry over a bad day.
+#[tokio::test(start_paused = true)]
+async fn the_hundredth_message_is_repeated_like_the_first() {
+    let flaky = (0..200).map(|n| Answer::Status(if n % 2 == 0 { 503 } else { 202 }));
+    let network = Network::new(flaky);
+    let sink = hook(&network);
+    for _ in 0..100 {
+        sink.clone().oneshot(escalation()).await.unwrap();
+    }
+    assert_eq!(network.posts().len(), 200);
+}
+
 /// One client, two hosts: one that is down does not silence the other.
 #[tokio::test(start_paused = true)]
 async fn each_host_has_a_breaker_of_its_own() {

@@ -76,6 +76,9 @@
 //!
 //! Nested retries do not multiply: one that gives up marks the call, and those above honour it.
 //!
+//! Where a dependency throttles often, an [`AdaptiveLayer`] directly below the retry lengthens the
+//! waits by themselves, and shortens them again when it ceases.
+//!
 //! # Defaults
 //!
 //! | setting | default |
@@ -107,6 +110,7 @@
 //! and the wait; it is a child of the span that the call was made in. Each retry is one warning with
 //! operation, attempt, maximum, wait and class.
 
+mod adaptive;
 mod aws;
 pub mod budget;
 mod decision;
@@ -123,6 +127,7 @@ mod span;
 mod sync;
 
 pub use self::{
+    adaptive::{Adaptive, AdaptiveFuture, AdaptiveLayer, Cubic, SendRate},
     aws::AwsStandard,
     budget::Budget,
     decision::{Decision, Facts, Progress},

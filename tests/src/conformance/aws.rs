@@ -7,9 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use tower_triage_core::{ErrorClass, Failure, Refusal, RetryAfter, Verdict};
 use tower_triage_retry::budget::{Budget, Spending, TokenCostSettings, TokenCosts, TokenRefunds};
-use tower_triage_retry::{AwsStandard, Decision, Facts, Progress, RetryPlan};
+use tower_triage_retry::{AwsStandard, Cubic, Decision, Facts, Progress, RetryPlan, SendRate};
 
 use super::Outcome;
+
+/// The types of the adaptive mode.
+pub(super) const ADAPTIVE: [&str; 3] = ["adaptive_cubic", "adaptive_rates", "adaptive_total"];
 
 /// Runs one row, if it is one of this file.
 pub(super) fn run(kind: &str, row: &Value) -> Option<Outcome> {
@@ -21,6 +24,9 @@ pub(super) fn run(kind: &str, row: &Value) -> Option<Outcome> {
         "total_sleep" => read(row, total_sleep),
         "success_reward" => read(row, success_reward),
         "time_refill" => read(row, time_refill),
+        "adaptive_cubic" => read(row, adaptive_cubic),
+        "adaptive_rates" => read(row, adaptive_rates),
+        "adaptive_total" => read(row, adaptive_total),
         // gRPC's file has rows of this type too.
         "config_validation" if row["cases"][0].get("refill_rate").is_some() => {
             read(row, config_validation)
@@ -556,6 +562,126 @@ fn config_validation(row: ConfigValidation) -> Differences {
                 differences.extend(compare("tokens after a second", effective, level));
             }
         }
+    }
+    Ok(differences)
+}
+
+// === The adaptive mode ===
+
+/// What differs by more than the format allows.
+fn compare_rates(what: &str, expected: f64, actual: f64) -> Vec<String> {
+    match (expected - actual).abs() <= 1e-6 {
+        true => Vec::new(),
+        false => vec![format!("{what}: expected {expected}, got {actual}")],
+    }
+}
+
+#[derive(Deserialize)]
+struct AdaptiveCubic {
+    last_max_rate: f64,
+    time_of_last_throttle: f64,
+    rows: Vec<OfCurve>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfCurve {
+    t: f64,
+    throttled: bool,
+    rate: f64,
+}
+
+fn adaptive_cubic(row: AdaptiveCubic) -> Differences {
+    let mut throttled_at = millis(row.time_of_last_throttle * 1000.0)?;
+    let mut max_rate = row.last_max_rate;
+    let mut differences = Vec::new();
+    for OfCurve { t, throttled, rate } in row.rows {
+        let now = millis(t * 1000.0)?;
+        let came = if throttled {
+            (max_rate, throttled_at) = (rate / Cubic::BETA, now);
+            max_rate * Cubic::BETA
+        } else {
+            Cubic { max_rate, throttled_at }.rate(now)
+        };
+        differences.extend(compare_rates(&format!("rate at {t}"), rate, came));
+    }
+    Ok(differences)
+}
+
+#[derive(Deserialize)]
+struct AdaptiveRates {
+    rows: Vec<OfRate>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfRate {
+    t: f64,
+    throttled: bool,
+    measured_tx_rate: f64,
+    fill_rate: f64,
+}
+
+fn adaptive_rates(row: AdaptiveRates) -> Differences {
+    let mut rate = SendRate::default();
+    let mut differences = Vec::new();
+    for OfRate { t, throttled, measured_tx_rate, fill_rate } in row.rows {
+        rate.observe(throttled, millis(t * 1000.0)?);
+        let at = |what| format!("{what} at {t}");
+        differences.extend(compare_rates(&at("sent"), measured_tx_rate, rate.measured()));
+        differences.extend(compare_rates(&at("rate"), fill_rate, rate.fill_rate()));
+    }
+    Ok(differences)
+}
+
+#[derive(Deserialize)]
+struct AdaptiveTotal {
+    max_attempts: u32,
+    operations: Vec<Errors>,
+    expect_cumulative_ms: HashMap<String, Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Errors {
+    errors: u32,
+    ends: Action,
+}
+
+/// Without throttling the adaptive mode waits as the standard mode does.
+fn adaptive_total(row: AdaptiveTotal) -> Differences {
+    let mut differences = Vec::new();
+    for (profile, expected) in row.expect_cumulative_ms {
+        let aws = match profile.as_str() {
+            "2.0" => AwsStandard::v2_0(),
+            "2.1 base 25 ms" => AwsStandard::v2_1().base(Duration::from_millis(25)),
+            other => return Err(format!("an unknown profile: {other}")),
+        };
+        let aws = aws.attempts(row.max_attempts);
+        let client = Client::new(&aws, aws.tokens(), 1.0)?;
+        let (mut rate, mut now, mut slept) = (SendRate::default(), NOW, Vec::new());
+        for Errors { errors, ends } in &row.operations {
+            let mut operation = client.begin();
+            let mut action = Action::Success;
+            for _ in 0..*errors {
+                now += rate.take(now);
+                rate.observe(false, now);
+                let came = client.fails(&mut operation, &Kind::Transient.failure())?;
+                if came.action != Action::Retry {
+                    action = came.action;
+                    break;
+                }
+                now += came.wait.unwrap_or_default();
+            }
+            if action == Action::Success {
+                now += rate.take(now);
+                rate.observe(false, now);
+                client.succeeds(&mut operation);
+            }
+            differences.extend(compare(&format!("{profile}: end"), *ends, action));
+            slept.push(millis_of(now));
+        }
+        differences.extend(compare(&format!("{profile}: slept"), expected, slept));
     }
     Ok(differences)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::NoTls;
-use tower_triage_dead_letter_postgres::PostgresStore;
+use tower_triage_dead_letter_postgres::{PostgresOptions, PostgresStore};
 use tower_triage_dead_letter_sqlite::SqliteStore;
 use tower_triage_escalate::WallClock;
 use tower_triage_escalate::store::{
@@ -91,7 +91,10 @@ async fn postgres() -> Option<World> {
     let open: Open = Box::new(move |clock| {
         let url = url.clone();
         Box::pin(async move {
-            let store = PostgresStore::connect(&url).await.unwrap();
+            // Long for a loaded machine.
+            let options = PostgresOptions::new().timeout(Duration::from_secs(60));
+            let config = url.parse().unwrap();
+            let store = PostgresStore::connect_with(options, config, NoTls).await.unwrap();
             Arc::new(store.clock(clock)) as Arc<dyn Store>
         })
     });

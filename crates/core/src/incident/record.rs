@@ -248,11 +248,13 @@ fn tell(observers: &Observers, f: impl Fn(&dyn Observer)) {
 }
 
 /// Runs foreign code outside the scope; a panic in it must not become the caller's.
-fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     let run = std::panic::AssertUnwindSafe(|| crate::incident::run_detached(f));
     let result = std::panic::catch_unwind(run);
     if result.is_err() {
-        tracing::error!("tower-triage: an observer or an escalation panicked; the call goes on");
+        tracing::error!(
+            "tower-triage: an observer, an advisor or an escalation panicked; the call goes on"
+        );
     }
     result.ok()
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::capture::Redactor;
+use tower_triage_core::redact::Redactor;
 
 /// Why a request could not be captured, or could not be made again from its data. Its text holds
 /// nothing of the request but names of fields.

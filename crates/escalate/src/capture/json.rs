@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::capture::{CaptureError, Captured, Codec, Redactor};
+use tower_triage_core::redact::Redactor;
+
+use crate::capture::{CaptureError, Captured, Codec, RedactJson};
 
 /// The bound of a whole capture, in bytes of JSON.
 pub(crate) const LIMIT: usize = 256 * 1024;

@@ -8,7 +8,7 @@ mod error;
 mod json;
 mod redact;
 
-pub use self::{captured::Captured, error::CaptureError, json::JsonCodec, redact::Redactor};
+pub use self::{captured::Captured, error::CaptureError, json::JsonCodec, redact::RedactJson};
 
 use std::sync::Arc;
 

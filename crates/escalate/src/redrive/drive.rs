@@ -11,12 +11,13 @@ use tower_triage_core::{
     Classifier, Classify, Delays, ErrorClass, Failure, Operation, Random, Verdict,
 };
 
-use crate::capture::{Codec, Redactor};
+use crate::capture::Codec;
 use crate::question::Decision;
 use crate::redrive::caught::{Panicked, caught};
 use crate::redrive::policy::RedrivePolicy;
 use crate::redrive::progress::Fate;
 use crate::store::{Change, LeaseToken, Letter, Store, StoreError};
+use crate::write::clean;
 
 /// Adds the letter's id to a request.
 pub(super) type WithId<Req> = Arc<dyn Fn(Req, IncidentId) -> Req + Send + Sync>;
@@ -192,7 +193,7 @@ impl<Req, R> Shared<Req, R> {
             match self.classifier.judge(&operation, outcome.as_ref()) {
                 Verdict::Success => Outcome::Success,
                 Verdict::Failure(failure) => {
-                    let said = self.classifier.explain(outcome.as_ref());
+                    let said = self.classifier.explain(outcome.as_ref()).into();
                     Outcome::Failed { failure, said }
                 }
             }
@@ -253,7 +254,7 @@ impl<Req, R> Shared<Req, R> {
 fn describe(failure: &Failure, said: &str) -> String {
     let (class, reason) = (failure.class.as_str(), failure.reason);
     let reason = if reason == class { String::new() } else { format!(" ({reason})") };
-    let said = Redactor::new().text(said).into_owned();
+    let said = clean(said);
     let separator = if said.is_empty() { "" } else { ": " };
     format!("{class}{reason}{separator}{said}")
 }

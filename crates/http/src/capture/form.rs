@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tower_triage_escalate::Redactor;
+use tower_triage_escalate::{RedactJson, Redactor};
 
 /// What is stored of a body, and where something was taken out of it.
 pub(super) struct Stored {

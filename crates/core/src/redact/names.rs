@@ -2,7 +2,7 @@
 
 /// What a name says of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub enum Secrecy {
     /// Nothing.
     Plain,
     /// It is a secret if it is a text or a number: `token`, `signature`.
@@ -83,7 +83,7 @@ pub(super) fn normal(name: &str) -> String {
 }
 
 /// What the [`normal`] form of a name says.
-pub(super) fn name(normal: &str) -> Name {
+pub(super) fn name(normal: &str) -> Secrecy {
     let has_word = |word: &str| {
         normal.match_indices(word).any(|(at, _)| {
             let end = at + word.len();
@@ -95,13 +95,13 @@ pub(super) fn name(normal: &str) -> Name {
         head.is_some_and(|head| head.ends_with('_'))
     };
     if STRONG.iter().any(|word| has_word(word)) {
-        Name::Strong
+        Secrecy::Strong
     } else if WEAK.iter().any(|words| ends_with(words))
         && !PLACES.iter().any(|words| ends_with(words))
     {
-        Name::Weak
+        Secrecy::Weak
     } else {
-        Name::Plain
+        Secrecy::Plain
     }
 }
 
@@ -128,25 +128,25 @@ mod tests {
     #[test]
     fn a_secret_is_a_whole_word() {
         for (name_of, says) in [
-            ("password", Name::Strong),
-            ("user_password_hash", Name::Strong),
-            ("Proxy-Authorization", Name::Strong),
-            ("Set-Cookie", Name::Strong),
-            ("clientSecret", Name::Strong),
-            ("x-amz-security-token", Name::Weak),
-            ("X-Amz-Signature", Name::Weak),
-            ("accessToken", Name::Weak),
-            ("sessionId", Name::Weak),
-            ("max_tokens", Name::Plain),
-            ("token_type", Name::Plain),
-            ("page_token", Name::Plain),
-            ("nextPageToken", Name::Plain),
-            ("secretary", Name::Plain),
-            ("cookies_n_cream", Name::Strong),
-            ("compass", Name::Plain),
-            ("key", Name::Plain),
-            ("author", Name::Plain),
-            ("", Name::Plain),
+            ("password", Secrecy::Strong),
+            ("user_password_hash", Secrecy::Strong),
+            ("Proxy-Authorization", Secrecy::Strong),
+            ("Set-Cookie", Secrecy::Strong),
+            ("clientSecret", Secrecy::Strong),
+            ("x-amz-security-token", Secrecy::Weak),
+            ("X-Amz-Signature", Secrecy::Weak),
+            ("accessToken", Secrecy::Weak),
+            ("sessionId", Secrecy::Weak),
+            ("max_tokens", Secrecy::Plain),
+            ("token_type", Secrecy::Plain),
+            ("page_token", Secrecy::Plain),
+            ("nextPageToken", Secrecy::Plain),
+            ("secretary", Secrecy::Plain),
+            ("cookies_n_cream", Secrecy::Strong),
+            ("compass", Secrecy::Plain),
+            ("key", Secrecy::Plain),
+            ("author", Secrecy::Plain),
+            ("", Secrecy::Plain),
         ] {
             assert_eq!(name(&normal(name_of)), says, "{name_of}");
         }

@@ -5,17 +5,13 @@ mod shapes;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 
-use serde_json::Value;
-
-use self::names::Name;
+pub use self::names::Secrecy;
 use self::shapes::Text;
 
 /// What stands in the place of a secret.
-pub(crate) const REDACTED: &str = "[redacted]";
-/// How many paths are listed.
-const PATHS: usize = 32;
-
+pub const REDACTED: &str = "[redacted]";
 /// Takes secrets out: by the name of a field, and by the shape of a text.
 ///
 /// | taken out | how it is known |
@@ -33,13 +29,11 @@ const PATHS: usize = 32;
 /// sentence such as `wrong password: for Bob` what follows the colon is taken out too.
 ///
 /// ```
-/// use tower_triage_escalate::Redactor;
+/// use tower_triage_core::redact::Redactor;
 ///
 /// let redactor = Redactor::new();
 /// assert_eq!(redactor.text("GET https://me:pw@host/a?token=x1&n=2"), "GET https://[redacted]@host/a?token=[redacted]&n=2");
-/// let mut body = serde_json::json!({ "user": "ann", "password": "hunter2" });
-/// assert_eq!(redactor.json(&mut body), ["password"]);
-/// assert_eq!(body["user"], "ann");
+/// assert!(redactor.is_secret("X-Api-Key") && !redactor.is_secret("Accept"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redactor {
@@ -71,7 +65,7 @@ impl Redactor {
     /// Is what is called so a secret?
     #[must_use]
     pub fn is_secret(&self, name: &str) -> bool {
-        self.name(name) != Name::Plain
+        self.name(name) != Secrecy::Plain
     }
 
     /// `text` without what has the shape or the name of a secret.
@@ -92,72 +86,67 @@ impl Redactor {
         Cow::Owned(clean)
     }
 
-    /// Takes secrets out of `value`; gives the paths of what was changed, with dots, the first 32.
-    pub fn json(&self, value: &mut Value) -> Vec<String> {
-        let mut paths = Vec::new();
-        self.walk(value, "", &mut paths);
-        paths
-    }
-
-    fn name(&self, name: &str) -> Name {
+    /// What a name says of what stands under it.
+    #[must_use]
+    pub fn name(&self, name: &str) -> Secrecy {
         let normal = names::normal(name);
         if self.also.contains(&normal) {
-            Name::Strong
+            Secrecy::Strong
         } else if self.keep.contains(&normal) {
-            Name::Plain
+            Secrecy::Plain
         } else {
             names::name(&normal)
         }
     }
+}
 
-    fn walk(&self, value: &mut Value, path: &str, paths: &mut Vec<String>) {
-        match value {
-            Value::String(text) => {
-                if let Cow::Owned(clean) = self.text(text) {
-                    *text = clean;
-                    note(path, paths);
-                }
-            }
-            Value::Array(items) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    self.walk(item, &join(path, &index.to_string()), paths);
-                }
-            }
-            Value::Object(fields) => {
-                let secret = |key: &String| matches!(self.text(key), Cow::Owned(_));
-                if fields.keys().any(secret) {
-                    let renamed = std::mem::take(fields).into_iter();
-                    *fields =
-                        renamed.map(|(key, item)| (self.text(&key).into_owned(), item)).collect();
-                    note(path, paths);
-                }
-                for (key, item) in fields.iter_mut() {
-                    let path = join(path, key);
-                    let secret = match (self.name(key), &*item) {
-                        (Name::Plain, _) | (_, Value::Null | Value::Bool(_)) => false,
-                        (_, Value::String(text)) => !text.is_empty() && text != REDACTED,
-                        (_, Value::Number(_)) | (Name::Strong, _) => true,
-                        (Name::Weak, Value::Array(_) | Value::Object(_)) => false,
-                    };
-                    if secret {
-                        *item = Value::String(REDACTED.to_owned());
-                        note(&path, paths);
-                    } else {
-                        self.walk(item, &path, paths);
-                    }
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
+/// What a dependency said, for a person. It may quote what it was told, so `Display`, `Debug` and serde
+/// show it without secrets; [`as_str`](Self::as_str) is all of it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Detail(String);
+
+impl Detail {
+    /// All of it, secrets too: not for a log.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Is there nothing to say?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
-fn note(path: &str, paths: &mut Vec<String>) {
-    if paths.len() < PATHS {
-        paths.push(path.to_owned());
+impl From<String> for Detail {
+    fn from(text: String) -> Self {
+        Self(text)
     }
 }
 
-fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+/// All of it.
+impl From<Detail> for String {
+    fn from(detail: Detail) -> Self {
+        detail.0
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Redactor::new().text(&self.0))
+    }
+}
+
+impl fmt::Debug for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&Redactor::new().text(&self.0), f)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Detail {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }

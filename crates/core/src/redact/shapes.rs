@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::REDACTED;
-use super::names::Name;
+use super::names::Secrecy;
 
 /// Longer names are none.
 const NAME: usize = 64;
@@ -97,7 +97,7 @@ pub(super) struct Text<'a, F> {
     no_jwt: Cell<usize>,
 }
 
-impl<'a, F: Fn(&str) -> Name> Text<'a, F> {
+impl<'a, F: Fn(&str) -> Secrecy> Text<'a, F> {
     pub(super) const fn new(text: &'a str, name: F) -> Self {
         Self { text, name, no_sk: Cell::new(0), no_jwt: Cell::new(0) }
     }
@@ -281,7 +281,7 @@ impl<'a, F: Fn(&str) -> Name> Text<'a, F> {
             (b'>', _) if in_tag => {
                 let end = self.run(value + 1, |byte| byte != b'<');
                 let name = (self.name)(&self.text[at..name_end]);
-                return (name != Name::Plain).then(|| self.secret(value + 1..end)).flatten();
+                return (name != Secrecy::Plain).then(|| self.secret(value + 1..end)).flatten();
             }
             (b'=', Some(b'=')) | (b':', Some(b':')) => return None,
             (b'=', Some(b'>')) => {
@@ -303,17 +303,17 @@ impl<'a, F: Fn(&str) -> Name> Text<'a, F> {
             _ => return None,
         };
         let kind = (self.name)(&self.text[at..name_end]);
-        if kind == Name::Plain {
+        if kind == Secrecy::Plain {
             return None;
         }
         value = self.run(value, |byte| byte == b' ');
         value += if self.starts_with(value, "Some(") { 5 } else { 0 };
         let unquoted_line = colon && !quoted_name;
         // "unexpected token: `x`" is a sentence.
-        if unquoted_line && kind == Name::Weak && !is_mixed(&self.text[value..]) {
+        if unquoted_line && kind == Secrecy::Weak && !is_mixed(&self.text[value..]) {
             return None;
         }
-        self.value(value, unquoted_line && kind == Name::Strong)
+        self.value(value, unquoted_line && kind == Secrecy::Strong)
             .and_then(|range| self.secret(range))
     }
 
