@@ -61,7 +61,8 @@ pub(crate) enum Command {
     Stats,
     /// Answer a letter's question. The first answer wins.
     Decide(Decide),
-    /// Send captured requests again, each of them once, due or not.
+    /// Send captured requests again, each of them once, due or not. A filter without a state means
+    /// open letters; what waits for an answer is left alone.
     Redrive(Redrive),
     /// Give letters up.
     Discard(Change),

@@ -421,6 +421,7 @@ async fn redrive_refuses_what_cannot_be_meant() {
     world.run(&["redrive", "00000001", "--header-env", "x=NO_SUCH"]).await.ends(2, "is not set");
     world.run(&["redrive", "00000001", "--rate", "0"]).await.ends(2, "`rate` is 0");
     world.run(&["redrive", "00000004"]).await.ends(5, "waits for an answer");
+    world.run(&["redrive", "--asking"]).await.ends(0, "no letters");
     world.run(&["redrive", "0000000f"]).await.ends(4, "no letter");
     world.store.lease(LeaseRequest::new("bob", 1).ids([id(1)])).await.unwrap();
     world.run(&["redrive", "00000001"]).await.ends(5, "`bob` works on letter");
