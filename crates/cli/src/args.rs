@@ -61,7 +61,8 @@ pub(crate) enum Command {
     Stats,
     /// Answer a letter's question. The first answer wins.
     Decide(Decide),
-    /// Send captured requests again, each of them once, due or not.
+    /// Send captured requests again, each of them once, due or not. A filter without a state means
+    /// open letters; what waits for an answer is left alone.
     Redrive(Redrive),
     /// Give letters up.
     Discard(Change),
@@ -209,7 +210,15 @@ impl From<State> for LetterState {
 impl Which {
     /// Does it say anything at all?
     pub(crate) fn is_any(&self) -> bool {
-        !self.state.is_empty() || self.filter(&[]) != Ok(Filter::any())
+        let Self { state, class, operation, from, receiver, fingerprint, before, since, asking } =
+            self;
+        let texts = [operation, from, receiver, fingerprint];
+        !state.is_empty()
+            || !class.is_empty()
+            || texts.iter().any(|text| text.is_some())
+            || before.is_some()
+            || since.is_some()
+            || *asking
     }
 
     /// As a filter; `states` if none are named.

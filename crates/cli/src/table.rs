@@ -57,8 +57,15 @@ pub(crate) fn cells(letter: &Letter, now: Timestamp) -> [String; 7] {
         escalation.class.to_string(),
         escalation.operation.clone(),
         letter.tries.to_string(),
-        escalation.summary.clone(),
+        summary(letter).to_owned(),
     ]
+}
+
+/// What happened; its operation has been said.
+fn summary(letter: &Letter) -> &str {
+    let escalation = &letter.escalation;
+    let rest = escalation.summary.strip_prefix(&*escalation.operation);
+    rest.map_or(&*escalation.summary, str::trim_start)
 }
 
 /// Enough of the id to name it.

@@ -421,6 +421,7 @@ async fn redrive_refuses_what_cannot_be_meant() {
     world.run(&["redrive", "00000001", "--header-env", "x=NO_SUCH"]).await.ends(2, "is not set");
     world.run(&["redrive", "00000001", "--rate", "0"]).await.ends(2, "`rate` is 0");
     world.run(&["redrive", "00000004"]).await.ends(5, "waits for an answer");
+    world.run(&["redrive", "--asking"]).await.ends(0, "no letters");
     world.run(&["redrive", "0000000f"]).await.ends(4, "no letter");
     world.store.lease(LeaseRequest::new("bob", 1).ids([id(1)])).await.unwrap();
     world.run(&["redrive", "00000001"]).await.ends(5, "`bob` works on letter");
@@ -522,6 +523,42 @@ async fn a_server_out_of_reach_is_named_without_its_password() {
     let ran = run(Path::new(&url), &["list"]).await;
     ran.ends(3, "the store failed");
     assert!(!ran.err.contains(SECRET), "{ran:?}");
+}
+
+/// The same over a database; its tests are left out where those of the store are.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_database_serves_as_well_as_a_file() {
+    use tower_triage_dead_letter_postgres::PostgresStore;
+    use tower_triage_test_support::postgres::PostgresServer;
+
+    let Some(database) = PostgresServer::own(&[]) else { return };
+    let url = format!("postgres://postgres@127.0.0.1:{}/postgres", database.port());
+    let store = PostgresStore::connect(&url).await.unwrap();
+    let server = Server::start(|_, _| 200).await;
+    for letter in [captured(1, &server.url("")), asking(2), escalation(3)] {
+        store.put(letter).await.unwrap();
+    }
+    let place = Path::new(&url);
+    let ran = run(place, &["--json", "list"]).await;
+    assert_eq!(ran.json().len(), 3, "{ran:?}");
+    let (ann, bob) =
+        (["decide", "00000002", "retry"], ["--by", "bob", "decide", "00000002", "abort"]);
+    let (ann, bob) = tokio::join!(run(place, &ann), run(place, &bob));
+    let (winner, loser) = if ann.code == 0 { ("ann", bob) } else { ("bob", ann) };
+    loser.ends(5, &format!("`{winner}` has answered already"));
+    run(place, &["redrive", "00000001"]).await.ends(0, "1 redriven");
+    run(place, &["discard", "00000003"]).await.ends(0, "is discarded");
+    assert_eq!(store.get(id(1)).await.unwrap().unwrap().state, LetterState::Redriven);
+
+    let mut tail = triage(place, &["--json", "tail"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    for _ in 1..=3 {
+        lines.next_line().await.unwrap().unwrap();
+    }
+    store.put(escalation(4)).await.unwrap();
+    let line = lines.next_line().await.unwrap().unwrap();
+    assert!(line.contains(&id(4).to_string()), "{line}");
 }
 
 #[tokio::test]

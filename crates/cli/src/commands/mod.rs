@@ -25,6 +25,8 @@ pub(crate) struct Desk {
 
 pub(crate) async fn run(args: Args) -> Result<(), Exit> {
     let Args { store, json, by, command } = args;
+    // The environment may say so too.
+    let by = if by.is_empty() { "somebody".to_owned() } else { by };
     let desk = Desk { store: store::open(store.as_deref()).await?, json, by };
     match command {
         Command::List { which, limit, after } => list::run(&desk, &which, limit, after).await,

@@ -26,8 +26,12 @@ type Request = http::Request<Full<Bytes>>;
 
 pub(super) async fn run(desk: &Desk, args: args::Redrive) -> Result<(), Exit> {
     let requests = Requests::new(args.to.clone(), &args.headers, &args.header_envs)?;
-    let letters = chosen(&*desk.store, &args.ids, &args.which, &[LetterState::Open]).await?;
-    if let [letter] = &*letters {
+    let mut letters = chosen(&*desk.store, &args.ids, &args.which, &[LetterState::Open]).await?;
+    if args.ids.is_empty() {
+        // What waits for an answer is the answer's business. Named ones are told of.
+        let now = crate::table::now();
+        letters.retain(|letter| !letter.asks(now));
+    } else if let [letter] = &*letters {
         can_be_leased(letter)?;
     }
     let policy = RedrivePolicy::new()
