@@ -16,7 +16,7 @@ use tower_triage_core::{
 };
 
 use crate::file::{OpenError, Opened, SaveError, Saver, load};
-use crate::lesson::{Tried, lessons};
+use crate::lesson::{Lesson, Tried, lessons};
 use crate::memory::{Advice, Known, Memory};
 use crate::mode::Mode;
 use crate::policy::LearnPlan;
@@ -206,11 +206,15 @@ impl Observer for Learner {
             return;
         }
         let now = self.shared.now();
+        let tried = |kind| {
+            let of_kind = lessons.iter().filter(move |lesson| lesson.kind == kind);
+            of_kind.filter_map(|lesson| lesson.tried.remedy()).collect::<Vec<_>>()
+        };
         self.shared.change(|memory| {
-            for lesson in lessons {
-                match lesson.tried {
-                    Tried::Remedy(remedy) => memory.record(lesson.kind, remedy, lesson.worked, now),
-                    Tried::As(class) => memory.record_useless(lesson.kind, class, now),
+            for Lesson { kind, tried: what, worked } in &lessons {
+                match what {
+                    Tried::Remedy(remedy) => memory.record(*kind, *remedy, *worked, now),
+                    Tried::As(class) => memory.record_useless(*kind, *class, &tried(*kind), now),
                 }
             }
         });

@@ -16,8 +16,17 @@ pub(crate) struct Lesson {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Tried {
     Remedy(Remedy),
-    /// It was treated as of this class, which led to nothing being done.
+    /// It was treated as of this class, and nothing that this led to helped.
     As(ErrorClass),
+}
+
+impl Tried {
+    pub(crate) const fn remedy(self) -> Option<Remedy> {
+        match self {
+            Self::Remedy(remedy) => Some(remedy),
+            Self::As(_) => None,
+        }
+    }
 }
 
 /// What `incident` teaches about unknown failures, and about those that were treated as something
@@ -98,13 +107,13 @@ impl Reader<'_> {
         self.tried(self.given_up, name.as_str(), worked);
     }
 
-    /// The call is over. A treatment that led to nothing is no remedy.
+    /// The call is over. A treatment that did not solve it is no remedy, whatever was tried.
     fn end(&mut self) {
         if !matches!(self.incident.resolution, Resolution::Failed | Resolution::Escalated) {
             return;
         }
         let Some(Seen { failure, kind: Some(kind) }) = self.given_up.or(self.last) else { return };
-        if failure.is_learned() && !self.lessons.iter().any(|lesson| lesson.kind == kind) {
+        if failure.is_learned() {
             self.lessons.push(Lesson { kind, tried: Tried::As(failure.class), worked: false });
         }
     }
@@ -124,13 +133,13 @@ impl Reader<'_> {
     /// remedy of that class; anything else by its own name.
     fn remedy(&self, failure: &Failure, name: &str) -> Remedy {
         let repeated = matches!(name, RETRY | NUDGE);
-        let trials = &self.plan.trials;
+        let declared = &self.plan.remedies;
         if failure.is_learned() && Remedy::repeats(failure.class) == repeated {
-            let named = trials.iter().find(|remedy| remedy.class == failure.class);
+            let named = declared.iter().find(|remedy| remedy.class == failure.class);
             return named.copied().unwrap_or_else(|| Remedy::new(name, failure.class));
         }
-        let class = if repeated { ErrorClass::Transient } else { ErrorClass::Declined };
-        let named = trials.iter().find(|remedy| remedy.name == name);
+        let class = if repeated { ErrorClass::Transient } else { ErrorClass::Unknown };
+        let named = declared.iter().find(|remedy| remedy.name == name);
         named.copied().unwrap_or_else(|| Remedy::new(name, class))
     }
 }

@@ -14,10 +14,11 @@
 //! let learner = Learner::new(
 //!     LearnPolicy::default()
 //!         .mode(Mode::Aggressive)
-//!         .trials([
+//!         .remedies([
 //!             Remedy::new("retry", ErrorClass::Transient),
 //!             Remedy::new("fallback/service", ErrorClass::Declined),
 //!         ])
+//!         .explore(true)
 //!         .build()?,
 //! );
 //! learner.attach(&classifier);
@@ -59,21 +60,23 @@
 //! reaches the threshold of the [`Mode`], the failure is treated as of the [`Remedy`]'s class, in
 //! every layer; what is known of the work behind it (its disposition) stays as it was, so nothing is
 //! repeated that is not safe to repeat. Otherwise it stays `Unknown`, unless you allow
-//! [trials](LearnPolicy::trials). Failures that the rules know are never looked up.
+//! it to [explore](LearnPolicy::explore). Failures that the rules know are never looked up.
 //!
 //! Confidence is the lower bound of a proportion (Wilson's interval, one-sided, 95 %) over counts that
 //! fade. From nothing but successes it takes 3 to act in mode aggressive, 7 in balanced, 34 in
 //! cautious. What stops working is no longer done after at most 12 calls, however long it worked.
 //!
-//! Unless it is given trials it learns only from what the stack does with an `Unknown` failure anyway:
-//! retry it once ([`RetryPolicy::retry`](https://docs.rs/tower-triage-retry)), go to the fallback.
+//! Unless it may explore it learns only from what the stack does with an `Unknown` failure anyway:
+//! repeat it once, if the retry has a rule for that, and go to the fallback. The only gain is then
+//! that attempts in vain are left out; what needs another class is never found.
 //!
 //! # Defaults
 //!
 //! | setting | default |
 //! |---|---|
 //! | mode | balanced: from 0.7 |
-//! | trials | none |
+//! | remedies that the stack has | none declared: another attempt is for `Transient` |
+//! | exploring | no |
 //! | experience halves in | 7 days |
 //! | a success makes older trials fade by | 1/50; a failure by 1/10 |
 //! | kinds of failure | 1024, of each 8 remedies; the least useful goes first |

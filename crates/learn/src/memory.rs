@@ -68,7 +68,7 @@ pub struct Advice {
     pub remedy: Remedy,
     /// See [`Known::confidence`].
     pub confidence: f64,
-    /// Too little is known; this is to find out ([`LearnPolicy::trials`](crate::LearnPolicy::trials)).
+    /// Too little is known; this is to find out ([`LearnPolicy::explore`](crate::LearnPolicy::explore)).
     pub trial: bool,
 }
 
@@ -119,12 +119,20 @@ impl Memory {
         }
     }
 
-    /// Failures of this kind were treated as of `class`, and that led nowhere: so much for every
-    /// remedy of that class.
-    pub fn record_useless(&mut self, kind: Fingerprint, class: ErrorClass, now: Duration) {
-        let tried = self.kinds.get(&kind).map_or(&[][..], |kind| &kind.tried);
-        let of_class = tried.iter().map(|(remedy, _)| *remedy).filter(|tried| tried.class == class);
-        for remedy in of_class.collect::<Vec<_>>() {
+    /// A failure of this kind was treated as of `class`, and the call was not solved: so much for every
+    /// remedy of that class, but for those `tried`, whose failures were recorded.
+    pub(crate) fn record_useless(
+        &mut self,
+        kind: Fingerprint,
+        class: ErrorClass,
+        tried: &[Remedy],
+        now: Duration,
+    ) {
+        let known = self.kinds.get(&kind).map_or(&[][..], |kind| &kind.tried).iter();
+        let useless = known
+            .map(|(remedy, _)| *remedy)
+            .filter(|remedy| remedy.class == class && !tried.contains(remedy));
+        for remedy in useless.collect::<Vec<_>>() {
             self.record(kind, remedy, false, now);
         }
     }
@@ -154,14 +162,19 @@ impl Memory {
             .filter(|(_, confidence)| *confidence >= self.plan.mode.threshold())
             .max_by(|(_, a), (_, b)| a.total_cmp(b));
         if let Some((remedy, confidence)) = sure {
-            return Some(Advice { remedy, confidence, trial: false });
+            // Known to be solved by what the stack does with it anyway?
+            let treated = remedy.class != ErrorClass::Unknown;
+            return treated.then_some(Advice { remedy, confidence, trial: false });
+        }
+        if !self.plan.explore {
+            return None;
         }
         let tally = |remedy: &Remedy| match tried.iter().find(|(tried, _)| tried == remedy) {
             Some((_, tally)) => tally.faded(now, &self.plan),
             None => Tally::NOTHING,
         };
         let mut best: Option<(Remedy, Tally)> = None;
-        for remedy in &self.plan.trials {
+        for remedy in &self.plan.remedies {
             let tally = tally(remedy);
             let beats = best.is_none_or(|(_, best)| tally.chance() > best.chance());
             if beats && tally.chance() >= HOPELESS {
@@ -271,6 +284,10 @@ mod tests {
         Remedy::new("fallback/service", ErrorClass::Declined)
     }
 
+    fn aggressive() -> LearnPolicy {
+        LearnPolicy::default().mode(Mode::Aggressive)
+    }
+
     fn memory(policy: LearnPolicy) -> Memory {
         Memory::new(policy.build().unwrap())
     }
@@ -311,10 +328,24 @@ mod tests {
         assert_eq!(class(&memory, NOW + 60 * DAY), None);
     }
 
+    /// Nothing is gained by treating it as anything.
+    #[test]
+    fn what_is_solved_as_an_unknown_failure_stays_one() {
+        let anyway = Remedy::new("fallback/value", ErrorClass::Unknown);
+        let mut memory = memory(aggressive().remedies([retry()]).explore(true));
+        for n in 0..20 {
+            memory.record(kind("a"), anyway, true, NOW);
+            memory.record(kind("a"), retry(), n % 2 == 0, NOW);
+        }
+        assert_eq!(memory.known(kind("a"), NOW)[0].remedy, anyway);
+        assert_eq!(memory.advise(kind("a"), NOW), None);
+    }
+
     #[test]
     fn trials_begin_with_the_most_promising_and_end_when_all_failed_twice() {
         let replan = Remedy::new("replan", ErrorClass::Quota);
-        let mut memory = memory(LearnPolicy::default().trials([retry(), fallback(), replan]));
+        let mut memory =
+            memory(LearnPolicy::default().remedies([retry(), fallback(), replan]).explore(true));
         let mut order = Vec::new();
         while let Some(advice) = memory.advise(kind("a"), NOW) {
             assert!(advice.trial);
@@ -333,7 +364,7 @@ mod tests {
     /// What failed twice, long ago, gets another chance when that which worked since fails.
     #[test]
     fn when_what_worked_fails_what_failed_before_may_be_tried_again() {
-        let policy = LearnPolicy::default().mode(Mode::Aggressive).trials([retry(), fallback()]);
+        let policy = aggressive().remedies([retry(), fallback()]).explore(true);
         let mut memory = memory(policy);
         for _ in 0..2 {
             memory.record(kind("a"), retry(), false, NOW);
@@ -352,18 +383,21 @@ mod tests {
 
     #[test]
     fn a_treatment_that_leads_nowhere_is_unlearned() {
-        let mut memory = memory(LearnPolicy::default().mode(Mode::Aggressive));
+        let mut memory = memory(aggressive());
         for _ in 0..50 {
             memory.record(kind("a"), fallback(), true, NOW);
         }
         let mut calls = 0;
         while class(&memory, NOW) == Some(ErrorClass::Declined) {
-            memory.record_useless(kind("a"), ErrorClass::Declined, NOW);
+            memory.record_useless(kind("a"), ErrorClass::Declined, &[], NOW);
             calls += 1;
         }
         assert!((1..=12).contains(&calls), "{calls}");
-        memory.record_useless(kind("unseen"), ErrorClass::Declined, NOW);
-        assert_eq!(memory.len(), 1);
+        let known = memory.known(kind("a"), NOW);
+        memory.record_useless(kind("a"), ErrorClass::Declined, &[fallback()], NOW);
+        memory.record_useless(kind("a"), ErrorClass::Quota, &[], NOW);
+        memory.record_useless(kind("unseen"), ErrorClass::Declined, &[], NOW);
+        assert_eq!((memory.known(kind("a"), NOW), memory.len()), (known, 1));
     }
 
     #[test]
@@ -422,9 +456,15 @@ mod tests {
             (LearnPolicy::default().span(f64::NAN), "span"),
             (LearnPolicy::default().failure_span(51.0), "failure_span"),
             (LearnPolicy::default().failure_span(f64::NAN), "failure_span"),
-            (LearnPolicy::default().trials([Remedy::new("x", ErrorClass::Permanent)]), "trials"),
-            (LearnPolicy::default().trials([Remedy::new("x", ErrorClass::Unknown)]), "trials"),
-            (LearnPolicy::default().trials([retry(); 9]), "trials"),
+            (
+                LearnPolicy::default().remedies([Remedy::new("x", ErrorClass::Permanent)]),
+                "remedies",
+            ),
+            (
+                LearnPolicy::default().remedies([Remedy::new("x", ErrorClass::Cancelled)]),
+                "remedies",
+            ),
+            (LearnPolicy::default().remedies([retry(); 9]), "remedies"),
         ] {
             assert_eq!(policy.build().unwrap_err().field(), field);
         }

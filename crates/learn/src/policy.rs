@@ -17,7 +17,7 @@ use crate::remedy::Remedy;
 ///
 /// let policy = LearnPolicy::default()
 ///     .mode(Mode::Cautious)
-///     .trials([Remedy::new("retry", Transient), Remedy::new("fallback", Declined)]);
+///     .remedies([Remedy::new("retry", Transient), Remedy::new("fallback/service", Declined)]);
 /// assert!(policy.build().is_ok());
 ///
 /// let error = LearnPolicy::default().span(0.5).build().unwrap_err();
@@ -28,7 +28,8 @@ use crate::remedy::Remedy;
 #[must_use]
 pub struct LearnPolicy {
     pub(crate) mode: Mode,
-    pub(crate) trials: Vec<Remedy>,
+    pub(crate) remedies: Vec<Remedy>,
+    pub(crate) explore: bool,
     #[serde(with = "duration_text")]
     pub(crate) half_life: Duration,
     pub(crate) span: f64,
@@ -41,7 +42,8 @@ impl Default for LearnPolicy {
     fn default() -> Self {
         Self {
             mode: Mode::Balanced,
-            trials: Vec::new(),
+            remedies: Vec::new(),
+            explore: false,
             half_life: Duration::from_secs(7 * 24 * 60 * 60),
             span: 50.0,
             failure_span: 10.0,
@@ -58,13 +60,23 @@ impl LearnPolicy {
         self
     }
 
-    /// What may be tried on a failure of which too little is known, in this order as long as
-    /// nothing speaks for another: the most promising, and none that failed twice and never worked
-    /// (until that fades). The failure is treated as of the remedy's class, so it meets exactly what
-    /// the stack has for that class, repeatability and budgets included. Default: nothing; then
-    /// experience comes only from what the stack does with an `Unknown` failure anyway.
-    pub fn trials(mut self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
-        self.trials = remedies.into_iter().collect();
+    /// What the stack has, by the names that its incidents give it (`retry`, `nudge`,
+    /// `fallback/service`, `fallback/replan` ..), each with the class that leads there. The first
+    /// ones are tried first, so begin with what helps most. Default: nothing; then another attempt
+    /// (`retry`, `nudge`) is what the class `Transient` leads to, and what a fallback did is
+    /// remembered, but treated as nothing: nobody but you knows which classes its steps are for.
+    pub fn remedies(mut self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
+        self.remedies = remedies.into_iter().collect();
+        self
+    }
+
+    /// May a failure of which too little is known be treated as one of the remedies' classes, to
+    /// find out? One remedy a call, the most promising, and none that failed twice and never
+    /// worked (until that fades). It meets exactly what the stack has for that class, repeatability
+    /// and budgets included. Default: no; then experience comes only from what the stack does with
+    /// an `Unknown` failure anyway.
+    pub const fn explore(mut self, explore: bool) -> Self {
+        self.explore = explore;
         self
     }
 
@@ -104,9 +116,9 @@ impl LearnPolicy {
     /// Checks the values.
     ///
     /// # Errors
-    /// A half-life or a bound of zero; a span of less than one; more trials than remedies are
-    /// remembered; a trial whose class is never escalated (`Permanent`, `Cancelled`), under which an
-    /// unknown failure would vanish without a word, or that is no treatment (`Unknown`).
+    /// A half-life or a bound of zero; a span of less than one; more remedies than are remembered; one
+    /// whose class is never escalated (`Permanent`, `Cancelled`), under which an unknown failure
+    /// would vanish without a word.
     pub fn build(self) -> Result<LearnPlan, ConfigError> {
         let positive = |field, value: usize| match value {
             0 => Err(ConfigError::new(field, 0, "must be at least 1")),
@@ -124,14 +136,14 @@ impl LearnPolicy {
             let problem = "must be at least 1 and at most `span`";
             return Err(ConfigError::new("failure_span", self.failure_span, problem));
         }
-        if self.trials.len() > self.max_remedies {
+        if self.remedies.len() > self.max_remedies {
             let problem = "must be at most `max_remedies`";
-            return Err(ConfigError::new("trials", self.trials.len(), problem));
+            return Err(ConfigError::new("remedies", self.remedies.len(), problem));
         }
-        for remedy in &self.trials {
+        for remedy in &self.remedies {
             if !is_treatment(remedy.class) {
                 let problem = "an unknown failure must not be treated as of this class";
-                return Err(ConfigError::new("trials", remedy, problem));
+                return Err(ConfigError::new("remedies", remedy, problem));
             }
         }
         Ok(LearnPlan(self))
@@ -140,7 +152,7 @@ impl LearnPolicy {
 
 /// May an unknown failure be treated as one of `class`? It must reach somebody if it is not solved.
 pub(crate) const fn is_treatment(class: ErrorClass) -> bool {
-    !matches!(class, ErrorClass::Unknown) && !matches!(class.escalate(), EscalateWhen::Never)
+    !matches!(class.escalate(), EscalateWhen::Never)
 }
 
 /// A [`LearnPolicy`] that can work.

@@ -10,7 +10,7 @@ use tower_triage_core::{
     Advisor, AnyError, AnyOk, Backoff, Chain, Classifier, ClassifyLayer, ErrorClass, Failure,
     Fingerprint, Halves, Jitter, Observation, Operation, Verdict,
 };
-use tower_triage_fallback::FallbackLayer;
+use tower_triage_fallback::{Failed, FallbackLayer};
 use tower_triage_learn::{Known, LearnPlan, LearnPolicy, Learner, Mode, Remedy};
 use tower_triage_retry::{ClassRule, RetryLayer, RetryPolicy};
 
@@ -126,7 +126,8 @@ async fn a_retry_that_solves_is_learned_and_then_an_unknown_failure_is_transient
 
 #[tokio::test(start_paused = true)]
 async fn what_the_fallback_solves_goes_straight_there() {
-    let (learner, classifier) = attached(aggressive());
+    let declared = Remedy::new("fallback/service", ErrorClass::Declined);
+    let (learner, classifier) = attached(aggressive().remedies([declared]));
     let (primary, calls) = counting(|call, _| Err(unknown(call)));
     let mut stack = ServiceBuilder::new()
         .layer(
@@ -169,9 +170,9 @@ async fn what_fails_inside_a_fallback_is_not_taken_for_the_primary_failure() {
     assert_eq!(
         known(&learner),
         [
-            ("fallback/value".to_owned(), ErrorClass::Declined, 1, 0),
+            ("fallback/value".to_owned(), ErrorClass::Unknown, 1, 0),
             ("retry".to_owned(), ErrorClass::Transient, 0, 1),
-            ("fallback/service".to_owned(), ErrorClass::Declined, 0, 1),
+            ("fallback/service".to_owned(), ErrorClass::Unknown, 0, 1),
         ]
     );
 }
@@ -201,6 +202,28 @@ async fn of_several_attempts_in_one_call_one_lesson_is_learned() {
     let layer = RetryLayer::new(classifier.clone()).policy(policy);
     ServiceBuilder::new().layer(layer).service(service).oneshot(1).await.unwrap();
     assert_eq!(known(&learner), [("retry".to_owned(), ErrorClass::Transient, 1, 0)]);
+}
+
+/// What a treatment leads to is not what was learned to help: another step of the fallback answers,
+/// and in vain.
+#[tokio::test(start_paused = true)]
+async fn a_treatment_that_leads_elsewhere_is_given_up_too() {
+    let declared = Remedy::new("fallback/replan", ErrorClass::Declined);
+    let (learner, classifier) = attached(aggressive().remedies([declared]));
+    let (service, _) = counting(|call, n| if n < 100 { Err(unknown(call)) } else { Ok(n) });
+    let (backup, _) = counting(|_, _| Err(AnyError::msg("the backup is asleep")));
+    let fallback = FallbackLayer::new(classifier.clone())
+        .or_replan(ErrorClass::Unknown, |n: u32, _: Failed<'_, u32, AnyError>| n + 100)
+        .or_service(ErrorClass::Declined, backup);
+    let mut stack = ServiceBuilder::new().layer(fallback).service(service);
+    let mut solved = Vec::new();
+    for _ in 0..20 {
+        solved.push(stack.ready().await.unwrap().call(1).await.is_ok());
+    }
+    assert_eq!(solved[..4], [true, true, true, false], "three successes, and the wrong treatment");
+    let failed = solved.iter().filter(|solved| !**solved).count();
+    assert!(failed <= 5, "{solved:?}");
+    assert_eq!(known(&learner)[0].0, "fallback/replan");
 }
 
 /// The remedy has no place in the stack, or does not help any more.
@@ -264,7 +287,8 @@ async fn r01_trials_are_made_only_where_they_are_allowed_and_end() {
     };
     assert_eq!(attempts(aggressive()).await, 20);
     let retry = Remedy::new("retry", ErrorClass::Transient);
-    assert_eq!(attempts(aggressive().trials([retry])).await, 22);
+    assert_eq!(attempts(aggressive().remedies([retry])).await, 20);
+    assert_eq!(attempts(aggressive().remedies([retry]).explore(true)).await, 22);
 }
 
 /// Nothing that may have been done is done again because time healed it once.

@@ -96,7 +96,7 @@ pub fn learner(policy: LearnPolicy) -> Learner {
 /// The policy of the learner that tries.
 #[must_use]
 pub fn trying(mode: Mode) -> LearnPolicy {
-    LearnPolicy::default().mode(mode).trials(stack::remedies())
+    LearnPolicy::default().mode(mode).remedies(stack::remedies()).explore(true)
 }
 
 /// Runs twice `calls` calls of a world made from `seed` through each stack.
@@ -104,7 +104,7 @@ pub async fn compare(seed: u64, calls: usize, frequencies: Frequencies, mode: Mo
     let mut compared = Comparison::default();
     let world = World::new(seed, frequencies);
     let trying = learner(trying(mode));
-    let watching = learner(LearnPolicy::default().mode(mode));
+    let watching = learner(LearnPolicy::default().mode(mode).remedies(stack::reached()));
     for part in 0..2 {
         let kinds = world.calls(part, calls);
         let run = async |knows: Knows, unknown: Unknown, learner: Option<&Learner>| {

@@ -46,6 +46,12 @@ pub(super) fn remedies() -> [Remedy; 4] {
     .map(|(name, cure)| Remedy::new(name, cure.class()))
 }
 
+/// What an unknown failure meets where everything is tried on it.
+pub(super) fn reached() -> [Remedy; 3] {
+    [("retry", Cure::Retry), ("fallback/replan", Cure::Replan), ("fallback/service", Cure::Backup)]
+        .map(|(name, cure)| Remedy::new(name, cure.class()))
+}
+
 /// A request on its way.
 #[derive(Clone)]
 struct Job {
