@@ -225,7 +225,7 @@ async fn tries_follow_the_schedule_then_it_is_parked() {
     }
     let letter = world.letter(1).await;
     let last = letter.history.last().unwrap();
-    assert_eq!(last.note, "4 tries failed; Transient: refused at https://[redacted]@shop/");
+    assert_eq!(last.note, "4 tries failed; Transient: refused at https://shop/");
     assert!(!format!("{:?}", letter.history).contains("s3cr3t"));
 }
 
