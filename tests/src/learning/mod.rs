@@ -35,6 +35,12 @@ impl Figures {
         self.attempts - self.solved
     }
 
+    /// Solved, as a share of all calls.
+    #[must_use]
+    pub fn solved_of_all(&self) -> f64 {
+        f64::from(self.solved) / f64::from(self.calls)
+    }
+
     /// Solved by this, as a share of what `oracle` solves.
     #[must_use]
     pub fn solved_of(&self, oracle: &Self) -> f64 {
