@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_triage::dead_letter_sqlite::SqliteStore;
-use tower_triage::escalate::store::{Filter, Letter, LetterState, Retention, Store, StoreSink};
+use tower_triage::escalate::store::{Filter, Letter, LetterState, Store, StoreSink};
 use tower_triage::escalate::{
     Asking, DeskPolicy, JsonLinesSink, LogSink, Receiver, Recording, Route, Routes,
 };
@@ -193,10 +193,13 @@ async fn story() -> Story<Vec<String>> {
 
     println!("\nThe server is back.");
     upstream.recovers();
-    triage(&file, &["redrive", "--dry-run", "--operation", "PUT*"]).await?;
-    triage(&file, &["redrive", "--yes", "--rate", "1000", "--json"]).await?;
+    let open = Filter::any().states([LetterState::Open]);
+    let first = store.list(open, None, 1).await?.letters;
+    let first = first.first().ok_or("no letter is open")?.id().to_string();
+    triage(&file, &["redrive", "--dry-run", &first]).await?;
+    triage(&file, &["redrive", "--yes", "--state", "open", "--rate", "1000"]).await?;
     triage(&file, &["stats"]).await?;
-    store.retain(Retention::new()).await?;
+    triage(&file, &["show", &first]).await?;
     books(&*store, &upstream, &callers, (status, resolution)).await
 }
 
