@@ -99,9 +99,8 @@ fn shop(store: &Arc<dyn Store>, folder: &Path) -> Story<Shop> {
     let desk = Desk::with_policy(DeskPolicy::new().tries(2), routes, [operator])?;
 
     let classifier = Classifier::new(http());
-    let asking = Asking::new(store.clone())
-        .classes(ErrorClass::Quota)
-        .deadline(Duration::from_secs(30));
+    let asking =
+        Asking::new(store.clone()).classes(ErrorClass::Quota).deadline(Duration::from_secs(30));
     // A limit that is too high is lowered by whoever answers: `{"amount": ..}`.
     let change = |request: Order, change: &Value| {
         let body = serde_json::to_vec(change).ok()?;
