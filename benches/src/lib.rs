@@ -6,6 +6,7 @@
 
 pub mod callgrind;
 pub mod case;
+pub mod desk;
 pub mod growth;
 pub mod http;
 pub mod measure;

@@ -11,6 +11,7 @@ mod stores {
     mod model;
     mod put;
     mod question;
+    mod restart;
     mod retention;
     mod shop;
     mod text;

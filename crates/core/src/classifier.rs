@@ -15,6 +15,7 @@ use crate::incident::{Entered, LayerKind, Observer, StepKind, outcome, scope};
 use crate::label::Operation;
 use crate::note::Note;
 use crate::observation::{Advisor, Fingerprint, Observation};
+use crate::redact::Detail;
 use crate::verdict::{Failure, Verdict};
 
 /// The one classifier that every layer of a stack reads: a cheap handle on rules, overrides,
@@ -180,7 +181,7 @@ impl<R> Classifier<R> {
         if failure.class != ErrorClass::Unknown || !overrides.knows_more() {
             return failure;
         }
-        let observation = Observation::new(*operation, failure, self.explain(outcome));
+        let observation = Observation::new(*operation, failure, self.explain(outcome).into());
         match overrides.advice(&observation) {
             Some(class) => failure.learned(class),
             None => failure,
@@ -205,13 +206,13 @@ impl<R> Classifier<R> {
 
     /// What a person should read about a failed outcome: one line of at most 512 bytes.
     #[must_use]
-    pub fn explain<Res, E>(&self, outcome: Result<&Res, &E>) -> String
+    pub fn explain<Res, E>(&self, outcome: Result<&Res, &E>) -> Detail
     where
         R: Classify<Res, E>,
     {
         let mut out = Bounded::new();
         self.shared.rules.explain(outcome, &mut out);
-        out.text
+        out.text.into()
     }
 
     /// Attaches `note` to the outcome, if its type can carry it.

@@ -155,7 +155,7 @@ where
                         return Poll::Ready(outcome);
                     };
                     let text = classifier.explain(outcome.as_ref());
-                    let observation = Observation::new(*this.operation, local, text);
+                    let observation = Observation::new(*this.operation, local, text.into());
                     let question = ask(this.layer.judge.clone(), this.layer.limit, observation);
                     this.state.set(State::Asking { question, outcome: Some(outcome) });
                 }

@@ -59,6 +59,7 @@ mod label;
 mod note;
 mod observation;
 mod random;
+pub mod redact;
 mod rejection;
 mod rules_ext;
 pub mod share;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tower_triage_core::ConfigError;
 use tower_triage_escalate::store::StoreError;
 
@@ -22,7 +22,7 @@ use crate::store::SqliteStore;
 #[must_use = "nothing is opened before `open`"]
 pub struct SqliteOptions {
     create: bool,
-    busy_timeout: Duration,
+    pub(crate) busy_timeout: Duration,
     max_bytes: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl SqliteOptions {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
-    options: SqliteOptions,
+    pub(crate) options: SqliteOptions,
     /// Which file had the path then.
     file: Option<FileId>,
 }
@@ -101,6 +101,10 @@ impl Place {
         }
         let mut place = Self { path, options, file: None };
         let connection = place.writer()?;
+        // From here on the writer waits in its own way.
+        connection
+            .busy_timeout(Duration::ZERO)
+            .map_err(|error| OpenError::of(place.path.clone(), error))?;
         place.file = file_id(&place.path);
         Ok((place, connection))
     }
@@ -109,7 +113,10 @@ impl Place {
         let of = |error| OpenError::of(self.path.clone(), error);
         let mut connection = self.connect(self.options.create).map_err(of)?;
         // First of all: a file that is not ours is not touched.
-        self.identify(&connection)?;
+        let version = {
+            let tx = connection.unchecked_transaction().map_err(of)?;
+            self.identify(&tx)?
+        };
         let mode: String =
             connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(of)?;
         if mode != "wal" {
@@ -118,7 +125,9 @@ impl Place {
         }
         // Each commit is on the disk before it is answered; in WAL mode, NORMAL may lose the last.
         connection.pragma_update(None, "synchronous", "FULL").map_err(of)?;
-        self.migrate(&mut connection)?;
+        if version < KNOWN {
+            self.migrate(&mut connection)?;
+        }
         if let Some(bytes) = self.options.max_bytes {
             let size: u64 =
                 connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(of)?;
@@ -145,9 +154,9 @@ impl Place {
         Ok(connection)
     }
 
-    /// The file's schema; 0 if it is new.
-    fn identify(&self, connection: &Connection) -> Result<u32, OpenError> {
-        let read = |sql| connection.query_row(sql, [], |row| row.get::<_, u32>(0));
+    /// The file's schema; 0 if it is new. In a transaction: another process may be making it.
+    fn identify(&self, tx: &Transaction<'_>) -> Result<u32, OpenError> {
+        let read = |sql| tx.query_row(sql, [], |row| row.get::<_, u32>(0));
         let of = |error| OpenError::of(self.path.clone(), error);
         let application = read("PRAGMA application_id").map_err(of)?;
         let version = read("PRAGMA user_version").map_err(of)?;
@@ -165,9 +174,6 @@ impl Place {
     /// Brings the schema up to date, in one step; of two processes that try, one does.
     fn migrate(&self, connection: &mut Connection) -> Result<(), OpenError> {
         let of = |error| OpenError::of(self.path.clone(), error);
-        if self.identify(connection)? == KNOWN {
-            return Ok(());
-        }
         let tx =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(of)?;
         let version = self.identify(&tx)?;
@@ -207,4 +213,31 @@ type FileId = ();
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        for _ in 0..2 {
+            let (_, writer) = Place::open(SqliteOptions::new(), &path).unwrap();
+            let read = |name| writer.pragma_query_value(None, name, |row| row.get::<_, String>(0));
+            assert_eq!(read("journal_mode").unwrap(), "wal");
+            let level: u32 =
+                writer.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+            assert_eq!(level, 2, "FULL");
+        }
+    }
+
+    #[test]
+    fn readers_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, _writer) =
+            Place::open(SqliteOptions::new(), &folder.path().join("store")).unwrap();
+        assert!(place.reader().unwrap().execute("DELETE FROM letter", []).is_err());
+    }
 }

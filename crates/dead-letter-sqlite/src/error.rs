@@ -62,21 +62,34 @@ impl OpenError {
     pub(crate) fn of(path: PathBuf, error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotAStore(path),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
+            _ if is_busy(&error) => Self::Locked(path),
             _ => Self::Failed(path, error.into()),
         }
     }
 }
 
+/// Has another connection what this one wants?
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// What SQLite's errors are for a store's caller.
 pub(crate) fn failed(error: rusqlite::Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+    use rusqlite::Error as Sqlite;
+
+    match &error {
+        _ if is_busy(&error) => {
             StoreError::unavailable("another process kept the file locked for too long")
         }
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Corrupt(error.to_string())
-        }
-        _ => StoreError::unavailable(error),
+        // A value that is not what its column holds.
+        Sqlite::FromSqlConversionFailure(..)
+        | Sqlite::IntegralValueOutOfRange(..)
+        | Sqlite::InvalidColumnType(..) => StoreError::Corrupt(error.to_string()),
+        _ => match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                StoreError::Corrupt(error.to_string())
+            }
+            _ => StoreError::unavailable(error),
+        },
     }
 }

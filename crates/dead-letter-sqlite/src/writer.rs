@@ -2,13 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 use tower_triage_escalate::store::StoreError;
 
 use crate::connect::Place;
-use crate::error::failed;
+use crate::error::{failed, is_busy};
 
 /// How many changes may wait for the writer; those beyond wait for a place.
 const WAITING: usize = 1_024;
@@ -108,8 +110,7 @@ impl Thread {
     ) -> Result<(), StoreError> {
         self.batch.push(first);
         self.place.check()?;
-        let immediate = TransactionBehavior::Immediate;
-        let tx = self.connection.transaction_with_behavior(immediate).map_err(failed)?;
+        let tx = begin(&self.connection, self.place.options.busy_timeout)?;
         let mut done = 0;
         while let Some(job) = self.batch.get_mut(done) {
             let error = job.run(&tx);
@@ -123,6 +124,23 @@ impl Thread {
             }
         }
         tx.commit().map_err(failed)
+    }
+}
+
+/// Begins to write, at the latest so long after another process began to.
+///
+/// SQLite's own waits grow from look to look, up to 100 ms. Somebody who writes one transaction after
+/// the other leaves a gap of far less, and would hardly ever be met.
+fn begin(connection: &Connection, longest: Duration) -> Result<Transaction<'_>, StoreError> {
+    const LOOK: Duration = Duration::from_millis(1);
+    let begun = Instant::now();
+    loop {
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Err(error) if is_busy(&error) && begun.elapsed() < longest => {
+                std::thread::park_timeout(LOOK);
+            }
+            begun => return begun.map_err(failed),
+        }
     }
 }
 

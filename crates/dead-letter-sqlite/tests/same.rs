@@ -184,7 +184,7 @@ async fn run(store: &dyn Store, op: Op, at: u64) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
     fn as_the_store_in_memory(ops in prop::collection::vec(op(), 1..60)) {

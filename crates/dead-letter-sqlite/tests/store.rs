@@ -5,13 +5,14 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{escalation, id};
+use common::{escalation, id, second};
 use futures_util::future::{join_all, try_join_all};
 use futures_util::poll;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::time::timeout;
 use tower_triage_dead_letter_sqlite::{OpenError, SqliteOptions, SqliteStore};
+use tower_triage_escalate::WallClock;
 use tower_triage_escalate::store::{
     Change, Filter, LeaseRequest, LetterState, Put, Retention, Store, StoreError,
 };
@@ -107,6 +108,30 @@ async fn two_stores_on_one_file() {
     assert_eq!(stores[0].stats().await.unwrap().of(LetterState::Redriven), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_writer_gets_its_turn_in_a_storm() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let service = SqliteStore::open(&path).unwrap();
+    let tool = SqliteOptions::new().busy_timeout(Duration::from_secs(2)).open(&path).unwrap();
+    let storm: Vec<_> = (0..64)
+        .map(|caller| {
+            let service = service.clone();
+            tokio::spawn(async move {
+                for number in 0_u64.. {
+                    let number = u128::from(1_000_000 * (caller + 1) + number);
+                    service.put(escalation(number, 0)).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    while tool.stats().await.unwrap().total < 100 {}
+    for number in 0..20 {
+        tool.put(escalation(number, 0)).await.unwrap();
+    }
+    storm.iter().for_each(|caller| caller.abort());
+}
+
 #[tokio::test]
 async fn a_change_is_seen_here_and_in_another_store() {
     let folder = folder();
@@ -167,13 +192,65 @@ async fn a_letter_that_cannot_be_read_is_no_obstacle() {
     }
     let listed = store.list(Filter::any(), None, 10).await.unwrap();
     assert_eq!(listed.letters.iter().map(|letter| letter.seq).collect::<Vec<_>>(), [1, 3]);
-    let all = LeaseRequest::new("w", 10).ids([id(1), id(2)]);
+    let all = LeaseRequest::new("w", 10).ids([id(1), id(2), id(1)]);
     assert_eq!(store.lease(all).await.unwrap().len(), 1);
     assert_eq!(store.lease(LeaseRequest::new("w", 10)).await.unwrap().len(), 1);
     // It counts, and retention takes it like any other.
     assert_eq!(store.stats().await.unwrap().total, 3);
     let most = Retention::new().most(1);
     assert_eq!(store.retain(most).await.unwrap().open, 1, "the others are leased");
+}
+
+#[tokio::test]
+async fn a_lease_that_fails_half_way_leases_nothing_and_costs_nobody_else_anything() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let store = SqliteStore::open(&path).unwrap();
+    for number in 1..=3 {
+        store.put(escalation(number, 0)).await.unwrap();
+    }
+    let other = Connection::open(&path).unwrap();
+    let third = "CREATE TRIGGER third BEFORE UPDATE ON letter WHEN new.seq = 3 \
+        BEGIN SELECT RAISE(ABORT, 'not this one'); END; BEGIN IMMEDIATE";
+    other.execute_batch(third).unwrap();
+    // Both are in one transaction.
+    let (mut lease, mut put) =
+        (store.lease(LeaseRequest::new("w", 3)), store.put(escalation(4, 0)));
+    assert!(poll!(&mut lease).is_pending() && poll!(&mut put).is_pending());
+    other.execute_batch("COMMIT").unwrap();
+    assert!(unavailable(lease.await).contains("not this one"));
+    assert_eq!(put.await.unwrap(), Put::New);
+    other.execute_batch("DROP TRIGGER third").unwrap();
+    let leased = store.lease(LeaseRequest::new("w", 9)).await.unwrap();
+    assert_eq!(leased.iter().map(|letter| letter.tries).collect::<Vec<_>>(), [1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn times_are_kept_to_the_millisecond() {
+    const TIME: Duration = Duration::from_secs(10);
+    const MOMENT: Duration = Duration::from_millis(1);
+    let folder = folder();
+    let clock = WallClock::stepped(second(0));
+    let store = SqliteStore::open(folder.path().join("store")).unwrap().clock(clock.clone());
+    store.put(escalation(1, 0)).await.unwrap();
+    let request = LeaseRequest::new("w", 1).time(TIME);
+    assert_eq!(store.lease(request.clone()).await.unwrap().len(), 1);
+    clock.step(TIME - MOMENT);
+    assert!(store.lease(request.clone()).await.unwrap().is_empty());
+    let all = Retention::new().open_for(Duration::ZERO);
+    assert_eq!(store.retain(all).await.unwrap().open, 0, "somebody works on it");
+    clock.step(MOMENT);
+    assert_eq!(store.lease(request).await.unwrap().len(), 1, "the lease is over");
+    clock.step(TIME);
+    assert_eq!(store.retain(all).await.unwrap().open, 1, "and the next one");
+
+    store.put(escalation(2, 0)).await.unwrap();
+    store.change(id(2), discard()).await.unwrap();
+    let old = Retention::new().settled_for(TIME);
+    clock.step(TIME);
+    assert_eq!(store.retain(old).await.unwrap().settled, 0);
+    clock.step(MOMENT);
+    assert_eq!(store.retain(old).await.unwrap().settled, 1);
 }
 
 #[tokio::test]

@@ -119,7 +119,8 @@ impl<R, F, A, C, G, E, M> EscalateLayer<R, Ending<F, A, C, G>, E, M> {
     ///
     /// Each call asks at most once. The question is part of the record; [`enrich`](Self::enrich) can
     /// change its text and offer answers to choose from. This layer has to be the outermost of ours:
-    /// below another nobody is asked. While it waits the failed outcome is kept.
+    /// below another nobody is asked. While it waits the failed outcome is kept. A request with the id
+    /// of one that has its letter already, open and maybe asked about, is not asked about again.
     ///
     /// # Errors
     /// What [`Asking`] refuses.

@@ -75,11 +75,58 @@
 //! When no failure of a kind has come for a while, whoever was notified of it gets a resolve with
 //! the count of what they were not told yet ([`DeskPolicy::resolve_after`]).
 //!
+//! # Never lost
+//!
+//! A receiver whose first sink is a [`StoreSink`](store::StoreSink) keeps every record as a
+//! [`Letter`](store::Letter) in a [`Store`](store::Store): `tower-triage-dead-letter-sqlite` (a file),
+//! `tower-triage-dead-letter-postgres` (shared by many processes), or [in
+//! memory](store::MemoryStore) for tests. The last sink is a file
+//! ([`JsonLinesSink`]): what had to go there is put into the store at the next start
+//! ([`JsonLinesSink::replay`]).
+//!
+//! ```
+//! # use std::{sync::Arc, time::Duration};
+//! # use tower_triage_core::{AnyOk, Chain, Classifier, ConfigError, Halves};
+//! use tower_triage_escalate::store::{MemoryStore, Store, StoreSink};
+//! use tower_triage_escalate::*;
+//!
+//! # async fn start(path: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+//! JsonLinesSink::replay(path, &*store).await?;
+//! let operator = Receiver::new("operator")
+//!     .record(StoreSink::new(store.clone()))
+//!     .record(JsonLinesSink::open(path)?);
+//! let policy = DeskPolicy::new().tries(2).sink_timeout(Duration::from_secs(1));
+//! let routes = Routes::new(Route::new(["operator"], "human_required"));
+//! let desk = Desk::with_policy(policy, routes, [operator])?;
+//!
+//! let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+//! let layer: EscalateLayer<_> = EscalateLayer::new(classifier, desk)
+//!     // Two tries of a second each, and the file: the caller hears the truth within five.
+//!     .policy(EscalatePolicy::new().wait(Duration::from_secs(5)));
+//! # Ok(()) }
+//! ```
+//!
+//! The caller is told when the record is stored ([`Recording::Durable`], the default), or when it
+//! has a place in the queue ([`Recording::Background`]). With [`capture`](EscalateLayer::capture) the
+//! letter holds the request too, without its secrets, and [`redrive`] drives it again when the
+//! dependency is back.
+//!
+//! # Asking
+//!
+//! With [`ask`](EscalateLayer::ask) a call that fails asks somebody and waits, with a deadline and
+//! level after level, for a [`Decision`]: send the request again, as it was or changed; respond with
+//! a value; give up. Whoever answers does it at the store
+//! ([`Change::Answered`](store::Change::Answered); the command `triage decide`), from whatever
+//! process; the first answer wins. A question outlives its process, and so does the answer.
+//!
 //! # Defaults
 //!
 //! | setting | default |
 //! |---|---|
-//! | the caller is held up | at most 250 ms |
+//! | the caller is held up | at most 250 ms, until the record is with its receivers |
+//! | requests | not captured |
+//! | decisions | not asked for; [`Asking`]: 5 min, then give up; 100 calls wait at a time |
 //! | rescued calls | not recorded |
 //! | tries per sink | 3, 30 s each; waits 100 ms doubling up to 5 s, full jitter |
 //! | notifications | one per fingerprint and 60 s; a resolve after 5 min of quiet; 1024 fingerprints remembered per receiver |
@@ -94,9 +141,9 @@
 //!
 //! # What it does not do
 //!
-//! It does not wait for anybody's decision, and it does not promise that a record survives a crash
-//! while it is in the queue: put a [`JsonLinesSink`] first and give the layer a long enough wait, or
-//! use a durable store. Nor is the end of a trouble told that is still open when the desk is dropped.
+//! A record that is still in the queue does not survive a crash: durable is what a durable sink took
+//! while the caller waited. Nor is the end of a trouble told that is still open when the desk is
+//! dropped. A question that nobody answers costs its caller the whole deadline.
 
 mod ask;
 mod capture;
@@ -108,6 +155,7 @@ pub mod future;
 mod layer;
 mod policy;
 mod question;
+pub mod redrive;
 mod report;
 mod routes;
 mod service;
@@ -120,7 +168,7 @@ mod write;
 
 pub use self::{
     ask::Asking,
-    capture::{CaptureError, Captured, Codec},
+    capture::{CaptureError, Captured, Codec, JsonCodec, RedactJson},
     cloud_event::CloudEvent,
     desk::{Delivered, Delivery, Desk, DeskCounts, DeskPolicy, Overflow, Receiver},
     ending::{Ending, Failed, KeepFailure, Set, Unset},
@@ -128,6 +176,7 @@ pub use self::{
     layer::{Core, EscalateLayer},
     policy::{EscalatePolicy, Recording},
     question::{Accepts, Answer, Choice, Decision, Level, Question},
+    redrive::{Redrive, RedrivePolicy},
     routes::{Priorities, Priority, Route, Routes, Rule, When},
     service::Escalate,
     sink::{
@@ -137,6 +186,8 @@ pub use self::{
     timestamp::Timestamp,
     wall_clock::WallClock,
 };
+
+pub use tower_triage_core::redact::Redactor;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

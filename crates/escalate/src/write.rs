@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tower_triage_core::incident::IncidentId;
+use tower_triage_core::redact::Redactor;
 use tower_triage_core::{
     ClassSet, Describe, ErrorClass, Failure, Fingerprint, Incident, Label, Operation, Step,
     StepKind, Target, TraceParent,
@@ -65,7 +66,7 @@ pub(crate) fn escalation(
     let own = || incident.steps.iter().filter(|step| !step.nested);
     let told = || own().rev().find_map(|step| cause(step, failure.class));
     let cause = said.or_else(told).unwrap_or_default();
-    let cause = without_queries(&cause);
+    let cause = clean(&cause);
     let attempts = attempts(own());
     let (method, target) = match facts.target.as_str().split_once(' ') {
         Some((method, target)) => (Some(method), Some(target)),
@@ -105,7 +106,7 @@ pub(crate) fn escalation(
         count: 1,
         resolved: None,
         method: method.map(str::to_owned),
-        target: target.filter(|target| !target.is_empty()).map(without_queries),
+        target: target.filter(|target| !target.is_empty()).map(clean),
         server_hint: failure.retry_after,
         question: None,
         request: None,
@@ -139,7 +140,9 @@ pub(crate) fn refreshed(incident: &Incident) -> bool {
 
 fn cause(step: &Step, class: ErrorClass) -> Option<String> {
     match &step.kind {
-        StepKind::Failed { failure, detail, .. } if failure.class == class => Some(detail.clone()),
+        StepKind::Failed { failure, detail, .. } if failure.class == class => {
+            Some(detail.as_str().to_owned())
+        }
         kind @ StepKind::Rejected { .. } if class == ErrorClass::Rejected => Some(kind.to_string()),
         _ => None,
     }
@@ -170,7 +173,7 @@ fn detail<'a>(cause: String, steps: impl Iterator<Item = &'a Step>) -> String {
         if matches!(step.kind, StepKind::FallbackFailed { .. } | StepKind::NotRetried { .. }) {
             let separator = if text.is_empty() { "" } else { "; " };
             // Writing to a string cannot fail.
-            let _ = write!(text, "{separator}{}", without_queries(&step.kind.to_string()));
+            let _ = write!(text, "{separator}{}", clean(&step.kind.to_string()));
         }
     }
     text
@@ -207,7 +210,7 @@ fn attempts<'a>(steps: impl Iterator<Item = &'a Step>) -> Vec<Attempt> {
             StepKind::FallbackAnswered { .. } => None,
             kind => kind.class(),
         };
-        let result = without_queries(&step.kind.to_string());
+        let result = clean(&step.kind.to_string());
         attempts.push(Attempt::new(number, strategy, class, std::mem::take(&mut delay), result));
     }
     attempts
@@ -262,6 +265,11 @@ const fn suggestion(class: ErrorClass) -> &'static str {
             "look at the error and give it a class, so that it is handled by itself next time"
         }
     }
+}
+
+/// `text` as it may be stored, logged and sent: an error's text quotes what its dependency refused.
+pub(crate) fn clean(text: &str) -> String {
+    Redactor::new().text(&without_queries(text)).into_owned()
 }
 
 /// `text` with the query, the fragment and the user information of each URL in it left out: an

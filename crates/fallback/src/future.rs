@@ -312,7 +312,7 @@ impl<R, T, K> Core<R, T, K> {
         let (failed, detail) = match answer {
             None => (
                 Failure::new(ErrorClass::Timeout).reason("fallback_time_limit"),
-                format!("no answer within {:?}", about.limit.unwrap_or_default()),
+                format!("no answer within {:?}", about.limit.unwrap_or_default()).into(),
             ),
             Some(mut answer) => match self.classifier.judge(call.operation, answer.as_ref()) {
                 Verdict::Success => {

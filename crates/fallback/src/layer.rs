@@ -17,7 +17,7 @@ use crate::keep::{Copying, Keeping, Nothing};
 use crate::service::Fallback;
 use crate::steps::{
     ByOperation, ByRequest, CallStep, CallWithStep, LastGood, LastGoodByStep, LastGoodStep,
-    MakeWith, ReplanStep, SameRequest, ServiceStep, ServiceWithStep, ValueStep,
+    MakeWith, NudgeStep, ReplanStep, SameRequest, ServiceStep, ServiceWithStep, ValueStep,
 };
 
 /// Answers failures of the configured classes another way. See the [crate's page](crate) for an
@@ -151,6 +151,21 @@ impl<R, T: Depth, K: Keeping> FallbackLayer<R, T, K> {
     {
         let keep = self.core.keep.clone().with_both();
         self.push(classes, ReplanStep::new(replan), keep)
+    }
+
+    /// As [`or_replan`](Self::or_replan), for a request that is only adjusted: the same approach, a
+    /// shorter prompt, a smaller page. The record says `nudge`.
+    #[must_use]
+    pub fn or_nudge<F, Req, Res>(
+        self,
+        classes: impl Into<ClassSet>,
+        adjust: F,
+    ) -> FallbackLayer<R, Then<T, NudgeStep<F>>, K::WithBoth>
+    where
+        F: Fn(Req, Failed<'_, Res, K::Error>) -> Req,
+    {
+        let keep = self.core.keep.clone().with_both();
+        self.push(classes, NudgeStep::new(adjust), keep)
     }
 
     /// Runs an async function of the failure. Keeps nothing.

@@ -31,6 +31,7 @@
 //! |---|---|---|
 //! | `or_service(classes, backup)` | another service, given the request | `Req: Clone` |
 //! | `or_service_with(classes, backup, \|req, failed\| ..)` | another service, given what a function makes | `Req: Clone` |
+//! | `or_nudge(classes, \|req, failed\| ..)` | the same service, given the request adjusted | `Req: Clone`, `S: Clone` |
 //! | `or_replan(classes, \|req, failed\| ..)` | the same service, given another request | `Req: Clone`, `S: Clone` |
 //! | `or_call(classes, \|failed\| async ..)` | an async function of the failure | nothing |
 //! | `or_call_with(classes, \|req, failed\| async ..)` | an async function of request and failure | `Req: Clone` |

@@ -93,6 +93,7 @@
 //! | mark of a fallback's answer | a response extension (`Notes`) | [`HttpRulesExt::fallback_header`] |
 //! | deadline | none | the extension [`Deadline`], [`DeadlineLayer`] |
 //! | draining a failed response | 64 KiB, 1 s | [`HttpReplay`] |
+//! | captured of a request, with feature `escalate` | 64 KiB of its body, no credentials | `HttpCodec` |
 //! | kept of a body that streams | nothing; 64 KiB under the layer | [`ReplayBodyLayer::limit`] |
 //!
 //! # What it does not do
@@ -106,6 +107,8 @@
 struct ReadmeDoctests;
 
 mod body_code;
+#[cfg(feature = "escalate")]
+mod capture;
 mod deadline;
 mod decision;
 mod errors;
@@ -125,6 +128,9 @@ mod transport;
 mod watch_body;
 
 pub use tower_triage_retry::Attempt;
+
+#[cfg(feature = "escalate")]
+pub use self::capture::{CaptureBody, HttpCodec};
 
 #[cfg(feature = "tower-http")]
 pub use self::tower_classify::{

@@ -75,7 +75,7 @@ impl Reader<'_> {
                     self.given_up = self.last;
                 }
                 let learns = failure.class == ErrorClass::Unknown || failure.is_learned();
-                let kind = || Fingerprint::of(&self.incident.operation, failure, detail);
+                let kind = || Fingerprint::of(&self.incident.operation, failure, detail.as_str());
                 self.last = Some(Seen { failure: *failure, kind: learns.then(kind) });
             }
             StepKind::Nudged { .. } => self.again = Some(NUDGE),

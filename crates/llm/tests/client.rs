@@ -113,7 +113,7 @@ async fn an_error_event_before_the_first_token_is_repeated() {
     let failed = &incident.unwrap().steps[0];
     let StepKind::Failed { failure, detail, .. } = &failed.kind else { panic!("{failed:?}") };
     assert_eq!(failure.class, ErrorClass::Throttled);
-    assert_eq!(detail, "200 OK, llm_overloaded");
+    assert_eq!(detail.as_str(), "200 OK, llm_overloaded");
 }
 
 #[tokio::test]

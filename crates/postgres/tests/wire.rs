@@ -228,7 +228,7 @@ async fn kf57_details_stay_out_of_the_record() {
     .await;
     let outcome = transactions(config).oneshot(one_statement(&Runs::default())).await;
     let told = Classifier::new(postgres()).explain(outcome.as_ref());
-    assert_eq!(told, "the transaction was rolled back: ERROR 23505: no");
+    assert_eq!(told.as_str(), "the transaction was rolled back: ERROR 23505: no");
 }
 
 /// The attempt's limit drops the call; the server has not said a word.

@@ -17,7 +17,10 @@
 //! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
 //! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
-//! | `webhook` | no | escalations as CloudEvents over HTTP |
+//! | `capture` | no | `HttpCodec`: HTTP requests kept with their escalations, to be driven again |
+//! | `receivers` | no | [`receivers`]: escalations to CloudEvents webhooks, PagerDuty, Alertmanager, Slack |
+//! | `dead-letter-sqlite` | no | [`dead_letter_sqlite`]: escalations kept in a file |
+//! | `dead-letter-postgres` | no | [`dead_letter_postgres`]: escalations kept in PostgreSQL, for many processes |
 //! | `serde` | no | `Serialize` and `Deserialize` for policies and incidents |
 //! | `full` | no | all of them |
 //!
@@ -62,12 +65,18 @@ pub use tower_triage_core::*;
 
 #[cfg(feature = "circuit-breaker")]
 pub use tower_triage_circuit_breaker as circuit_breaker;
+#[cfg(feature = "dead-letter-postgres")]
+pub use tower_triage_dead_letter_postgres as dead_letter_postgres;
+#[cfg(feature = "dead-letter-sqlite")]
+pub use tower_triage_dead_letter_sqlite as dead_letter_sqlite;
 #[cfg(feature = "escalate")]
 pub use tower_triage_escalate as escalate;
 #[cfg(feature = "fallback")]
 pub use tower_triage_fallback as fallback;
 #[cfg(feature = "llm")]
 pub use tower_triage_llm as llm;
+#[cfg(feature = "receivers")]
+pub use tower_triage_receivers as receivers;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry as retry;
 #[cfg(feature = "timeout")]

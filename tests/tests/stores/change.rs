@@ -1,5 +1,7 @@
 //! Every change, and every reason to refuse one.
 
+use std::sync::Arc;
+
 use tower_triage_escalate::Decision;
 use tower_triage_escalate::store::{Change, LetterState, Refused, StoreError};
 
@@ -138,16 +140,16 @@ async fn the_history_is_bounded_and_keeps_its_beginning() {
 async fn changes_at_the_same_time_do_not_undo_each_other() {
     each(async |world| {
         _ = world.store.put(asking(1, 60 * SECOND)).await.unwrap();
-        let mut handles = Vec::new();
-        for n in 0..16 {
-            let store = world.other().await;
-            handles.push(tokio::spawn(async move {
+        let stores = [world.other().await, world.other().await];
+        let changes = (0..16).map(|n| {
+            let store = Arc::clone(&stores[n as usize % 2]);
+            tokio::spawn(async move {
                 let raised = Change::Raised { level: n, to: vec![format!("team-{n}")] };
                 store.change(id(1), raised).await.unwrap();
-            }));
-        }
-        for handle in handles {
-            handle.await.unwrap();
+            })
+        });
+        for change in changes.collect::<Vec<_>>() {
+            change.await.unwrap();
         }
         let letter = world.letter(1).await;
         assert_eq!(letter.history.len(), 17, "stored, and raised 16 times");

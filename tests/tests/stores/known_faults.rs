@@ -271,7 +271,8 @@ async fn kf59_no_alert_storm() {
             })
         };
         let receiver = ops().record(sink(world)).notify(people);
-        let desk = desk_with(DeskPolicy::new().window(600 * SECOND), receiver);
+        let policy = DeskPolicy::new().window(600 * SECOND).resolve_after(None);
+        let desk = desk_with(policy, receiver);
         let layer = durable(classifier().0, &desk);
         let callers = (0..100).map(|_| {
             let service = layer.layer(Fails(DOWN));
@@ -292,7 +293,10 @@ async fn kf59_no_alert_storm() {
         tokio::time::advance(600 * SECOND).await;
         tokio::time::resume();
         layer.layer(Fails(DOWN)).oneshot(Order::default()).await.unwrap_err();
-        assert_eq!(*told.lock().unwrap(), [1, FAILURES], "and the next after the window");
+        // If the store takes its time they hear of the end first, and then of a new beginning.
+        let told = told.lock().unwrap().clone();
+        let expected = [vec![1, FAILURES], vec![1, FAILURES - 1, 1]];
+        assert!(expected.contains(&told), "{told:?}: and the next after the window");
         assert_eq!(world.stats().await.total, FAILURES + 1);
     })
     .await;

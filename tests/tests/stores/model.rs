@@ -13,6 +13,7 @@ use tower_triage_escalate::store::{
     StoreError,
 };
 use tower_triage_escalate::{Decision, Timestamp};
+use tower_triage_test_support::postgres::PostgresServer;
 
 use super::fixture::{asking, id, later, number, stranger, t0, token};
 use super::world::{NAMES, World, world};
@@ -177,10 +178,12 @@ async fn contents(world: &World) -> (Vec<Value>, Stats) {
 
 #[test]
 fn whatever_is_done_the_letters_are_those_of_the_model() {
+    // One for all cases.
+    let _server = PostgresServer::shared();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for name in NAMES {
         let steps = prop::collection::vec(step(), 1..60);
-        TestRunner::new(Config { cases: 48, ..Config::default() })
+        TestRunner::new(Config { cases: 24, ..Config::default() })
             .run(&steps, |steps| {
                 runtime.block_on(async {
                     let (model, Some(store)) = (world("memory").await.unwrap(), world(name).await)

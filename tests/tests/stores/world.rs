@@ -4,12 +4,18 @@ use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tokio_postgres::NoTls;
+use tower_triage_dead_letter_postgres::{PostgresOptions, PostgresStore};
+use tower_triage_dead_letter_sqlite::SqliteStore;
 use tower_triage_escalate::WallClock;
 use tower_triage_escalate::store::{
     Change, Filter, LeaseRequest, Letter, MemoryStore, Refused, Stats, Store, StoreError,
 };
+
+use tower_triage_test_support::postgres::PostgresServer;
 
 use super::fixture::{escalation, id, t0};
 
@@ -29,18 +35,22 @@ type Open = Box<dyn Fn(WallClock) -> Opened>;
 
 /// Runs `test` in a world of each store, one after the other.
 pub(crate) async fn each(test: impl AsyncFn(&mut World)) {
-    for mut world in [Some(memory())].into_iter().flatten() {
-        test(&mut world).await;
+    for name in NAMES {
+        if let Some(mut world) = world(name).await {
+            test(&mut world).await;
+        }
     }
 }
 
 /// The names of the stores, to make a world of one of them.
-pub(crate) const NAMES: [&str; 1] = ["memory"];
+pub(crate) const NAMES: [&str; 3] = ["memory", "sqlite", "postgres"];
 
 /// A world of the store of this name; nothing if its tests are to be left out.
 pub(crate) async fn world(name: &str) -> Option<World> {
     match name {
         "memory" => Some(memory()),
+        "sqlite" => Some(sqlite().await),
+        "postgres" => postgres().await,
         _ => unreachable!("{name}"),
     }
 }
@@ -49,6 +59,48 @@ fn memory() -> World {
     let clock = WallClock::stepped(t0());
     let store = Arc::new(MemoryStore::new().clock(clock.clone()));
     World { name: "memory", store, clock, open: None, _home: Box::new(()) }
+}
+
+async fn sqlite() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letters.db");
+    let open: Open = Box::new(move |clock| {
+        let path = path.clone();
+        Box::pin(async move {
+            // It reads and writes the file before it is there.
+            let store = tokio::task::spawn_blocking(move || SqliteStore::open(path));
+            Arc::new(store.await.unwrap().unwrap().clock(clock)) as Arc<dyn Store>
+        })
+    });
+    let clock = WallClock::stepped(t0());
+    let store = open(clock.clone()).await;
+    World { name: "sqlite", store, clock, open: Some(open), _home: Box::new(folder) }
+}
+
+/// Each world has a schema of its own on the server that the tests of a process share.
+async fn postgres() -> Option<World> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let server = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap()?;
+    let schema = format!("world_{}", NUMBER.fetch_add(1, Ordering::SeqCst));
+    let (admin, connection) = tokio_postgres::connect(&server.config(), NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    admin.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
+    drop(admin);
+    connection.await.unwrap().unwrap();
+    let url = format!("{} options=-csearch_path={schema}", server.config());
+    let open: Open = Box::new(move |clock| {
+        let url = url.clone();
+        Box::pin(async move {
+            // Long for a loaded machine.
+            let options = PostgresOptions::new().timeout(Duration::from_secs(60));
+            let config = url.parse().unwrap();
+            let store = PostgresStore::connect_with(options, config, NoTls).await.unwrap();
+            Arc::new(store.clock(clock)) as Arc<dyn Store>
+        })
+    });
+    let clock = WallClock::stepped(t0());
+    let store = open(clock.clone()).await;
+    Some(World { name: "postgres", store, clock, open: Some(open), _home: Box::new(server) })
 }
 
 impl World {

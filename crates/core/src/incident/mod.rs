@@ -26,7 +26,7 @@ pub use self::{
     refusal::Refusal,
     scope::{Detached, Entered, Scope, call, calling, detached, has_begun, run_detached},
     step::{LayerKind, Step, StepKind},
-    timeline::Timeline,
+    timeline::{Span, SpanKind, Timeline, is_invisible},
 };
 
 use std::time::{Duration, SystemTime};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::class::ErrorClass;
 use crate::incident::Refusal;
 use crate::label::Label;
+use crate::redact::Detail;
 use crate::verdict::Failure;
 
 /// One thing that happened, and when.
@@ -81,7 +82,7 @@ pub enum StepKind {
         #[cfg_attr(feature = "serde", serde(serialize_with = "failure_as_fields"))]
         failure: Failure,
         /// What a person should read: the error's chain or the status line. Bounded.
-        detail: String,
+        detail: Detail,
     },
     /// An attempt after a failure succeeded.
     Succeeded {
@@ -141,7 +142,7 @@ pub enum StepKind {
         /// The primary failure it covers up.
         covers: ErrorClass,
         /// What a person should read of the primary failure. Bounded.
-        detail: String,
+        detail: Detail,
     },
     /// A fallback step failed too.
     FallbackFailed {
@@ -153,7 +154,7 @@ pub enum StepKind {
         #[cfg_attr(feature = "serde", serde(serialize_with = "failure_as_fields"))]
         failure: Failure,
         /// What a person should read.
-        detail: String,
+        detail: Detail,
     },
     /// A fallback step could not be tried; the text says why.
     FallbackSkipped {
@@ -316,7 +317,7 @@ mod tests {
 
         use ErrorClass::{Quota, Rejected, Timeout};
         let failure = Failure::new(Quota).reason("reason");
-        let (step, by, detail) = (1, "value", String::new());
+        let (step, by, detail) = (1, "value", Detail::default());
         let (after, breaker) = (Duration::from_secs(1), Label::new("orders"));
         let steps = [
             (

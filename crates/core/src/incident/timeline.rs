@@ -23,12 +23,27 @@ pub struct Timeline<'a> {
     width: usize,
 }
 
-/// What a step looks like in its bar.
-#[derive(Debug, PartialEq)]
-struct Bar {
-    from: Duration,
-    to: Duration,
-    mark: char,
+/// The time that a step speaks of, since the call began; see [`Step::span`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Span {
+    /// Its begin.
+    pub from: Duration,
+    /// Its end. What a call still waits for, or a wait that was cut short, ends later than the call.
+    pub to: Duration,
+    /// What happened in it.
+    pub what: SpanKind,
+}
+
+/// What happened in a [`Span`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// An attempt, or a fallback step, ran.
+    Ran,
+    /// The call waited.
+    Waited,
+    /// Something happened at once.
+    Moment,
 }
 
 impl<'a> Timeline<'a> {
@@ -41,7 +56,7 @@ impl<'a> Timeline<'a> {
     }
 
     /// The columns of a bar: at least one, and none outside.
-    fn columns(&self, bar: &Bar) -> std::ops::Range<usize> {
+    fn columns(&self, bar: &Span) -> std::ops::Range<usize> {
         let left = self.column(bar.from).min(self.width.saturating_sub(1));
         let right = self.column(bar.to).max(left + 1).min(self.width);
         left..right
@@ -58,18 +73,22 @@ impl<'a> Timeline<'a> {
     }
 }
 
-impl Bar {
-    /// The time that `step` speaks of; what ran, ran since `previous` ended.
-    fn new(step: &Step, previous: Duration) -> Self {
-        let (from, to, mark) = match &step.kind {
-            StepKind::Waiting { delay, .. } => (step.at, step.at.saturating_add(*delay), '.'),
+impl Step {
+    /// The time that this step speaks of; what ran, ran since `previous`, when the span of the step
+    /// before ended.
+    #[must_use]
+    pub fn span(&self, previous: Duration) -> Span {
+        let (from, to, what) = match &self.kind {
+            StepKind::Waiting { delay, .. } => {
+                (self.at, self.at.saturating_add(*delay), SpanKind::Waited)
+            }
             StepKind::Failed { .. }
             | StepKind::Succeeded { .. }
             | StepKind::FallbackAnswered { .. }
-            | StepKind::FallbackFailed { .. } => (previous.min(step.at), step.at, '#'),
-            _ => (step.at, step.at, '|'),
+            | StepKind::FallbackFailed { .. } => (previous.min(self.at), self.at, SpanKind::Ran),
+            _ => (self.at, self.at, SpanKind::Moment),
         };
-        Self { from, to, mark }
+        Span { from, to, what }
     }
 }
 
@@ -89,11 +108,16 @@ impl fmt::Display for Timeline<'_> {
             end = self.incident.steps.first().map_or(end, |step| step.at);
         }
         for step in &self.incident.steps {
-            let bar = Bar::new(step, end);
+            let bar = step.span(end);
             let columns = self.columns(&bar);
+            let mark = match bar.what {
+                SpanKind::Ran => '#',
+                SpanKind::Waited => '.',
+                SpanKind::Moment => '|',
+            };
             write!(f, "{:>8} |", Brief(step.at).to_string())?;
             for column in 0..self.width {
-                f.write_char(if columns.contains(&column) { bar.mark } else { ' ' })?;
+                f.write_char(if columns.contains(&column) { mark } else { ' ' })?;
             }
             f.write_str("| ")?;
             if step.nested {
@@ -123,7 +147,8 @@ impl fmt::Display for Brief {
 /// Is `c` invisible, or does it change how the text around it is shown? Control characters, line and
 /// paragraph separators, interlinear annotation, and what Unicode has the property
 /// `Default_Ignorable_Code_Point` for (the bidirectional controls are among them).
-fn is_invisible(c: char) -> bool {
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
@@ -181,7 +206,7 @@ mod tests {
 
     fn failed(attempt: u32, detail: &str) -> StepKind {
         let failure = Failure::new(ErrorClass::Transient);
-        StepKind::Failed { attempt, failure, detail: detail.to_owned() }
+        StepKind::Failed { attempt, failure, detail: detail.to_owned().into() }
     }
 
     fn incident(elapsed: Duration, steps: Vec<(Duration, StepKind)>) -> Incident {

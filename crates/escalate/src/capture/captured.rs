@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::capture::CaptureError;
+
 /// A request as data: what a codec made of it, so that it can be driven again.
 ///
 /// It goes to stores and to the spill file only, never to a log, a channel or a webhook. `Debug`
@@ -27,6 +29,21 @@ impl Captured {
     #[must_use]
     pub fn new(codec: impl Into<String>, data: Value) -> Self {
         Self { codec: codec.into(), data, redacted: Vec::new() }
+    }
+
+    /// Was it written by `codec`, with nothing taken out that must be sent again? For codecs.
+    ///
+    /// # Errors
+    /// It was not.
+    pub fn is_whole(&self, codec: &str) -> Result<(), CaptureError> {
+        if self.codec != codec {
+            let (asked, wrote) = (codec.to_owned(), self.codec.clone());
+            return Err(CaptureError::OtherCodec { asked, wrote });
+        }
+        if !self.redacted.is_empty() {
+            return Err(CaptureError::Redacted(self.redacted.clone()));
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use tower_triage_core::redact::Redactor;
+
 /// Why a request could not be captured, or could not be made again from its data. Its text holds
 /// nothing of the request but names of fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,19 @@ pub enum CaptureError {
     },
     /// It cannot be written or read at all.
     Unreadable(String),
+}
+
+impl CaptureError {
+    /// What serde says, without the values that it quotes.
+    pub(crate) fn json(error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        let mut quoted = false;
+        let pieces = text.split('"').map(|piece| {
+            quoted = !quoted;
+            if quoted { piece } else { "\"..\"" }
+        });
+        Self::Unreadable(Redactor::new().text(&pieces.collect::<String>()).into_owned())
+    }
 }
 
 impl fmt::Display for CaptureError {

@@ -5,8 +5,14 @@
 
 mod captured;
 mod error;
+mod json;
+mod redact;
 
-pub use self::{captured::Captured, error::CaptureError};
+pub use self::{captured::Captured, error::CaptureError, json::JsonCodec, redact::RedactJson};
+
+use std::sync::Arc;
+
+use tower_triage_core::incident::IncidentId;
 
 /// Makes data of a request, and the request of the data: what
 /// [`EscalateLayer`](crate::EscalateLayer) and a re-drive worker need.
@@ -32,4 +38,25 @@ pub trait Codec<Req>: Send + Sync {
     /// # Errors
     /// It was written by another codec, is not complete, or cannot be read.
     fn decode(&self, captured: &Captured) -> Result<Req, CaptureError>;
+
+    /// The request with the id of its letter, the same on each sending, for a receiver that keeps
+    /// one of those with the same id. Default: the request as it is.
+    fn identified(&self, request: Req, id: IncidentId) -> Req {
+        _ = id;
+        request
+    }
+}
+
+impl<Req, C: Codec<Req> + ?Sized> Codec<Req> for Arc<C> {
+    fn encode(&self, request: &Req) -> Result<Captured, CaptureError> {
+        (**self).encode(request)
+    }
+
+    fn decode(&self, captured: &Captured) -> Result<Req, CaptureError> {
+        (**self).decode(captured)
+    }
+
+    fn identified(&self, request: Req, id: IncidentId) -> Req {
+        (**self).identified(request, id)
+    }
 }

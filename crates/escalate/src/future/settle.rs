@@ -109,7 +109,7 @@ impl<R, D> Core<R, D> {
         };
         // The text of what leaves, from the outcome itself: in the steps a failed fallback may have
         // the last word.
-        let said = self.classifier.explain(outcome.as_ref());
+        let said = String::from(self.classifier.explain(outcome.as_ref()));
         let solvable = leaving.filter(|failure| reporter.policy.escalates(failure.class));
         let forced = solvable.and_then(|failure| {
             let failed = Failed { failure, outcome: outcome.as_ref(), incident: &incident };

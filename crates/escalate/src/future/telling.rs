@@ -17,7 +17,7 @@ use crate::future::{State, StateProj};
 use crate::layer::Core;
 use crate::question::Decision;
 use crate::store::{Change, LeaseToken};
-use crate::write::Facts;
+use crate::write::{self, Facts};
 
 /// An outcome that waits.
 pub(super) struct Telling<F, Res, E> {
@@ -254,7 +254,7 @@ impl<R, D> Core<R, D> {
             Some(failure) => {
                 let layer = LayerKind::Escalate;
                 classifier.note_failure(operation, layer, failure, outcome.as_ref());
-                let error = classifier.explain(outcome.as_ref());
+                let error = write::clean(classifier.explain(outcome.as_ref()).as_str());
                 let (after, park_after) = (Duration::ZERO, u32::MAX);
                 Change::Failed { lease, error, after, park_after }
             }

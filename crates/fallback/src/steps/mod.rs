@@ -10,6 +10,8 @@ pub use self::{
     call::{CallStep, CallWithStep},
     last_good::{ByOperation, ByRequest, LastGood, LastGoodByStep, LastGoodStep},
     one_call::OneCall,
-    service::{MakeRequest, MakeWith, ReplanStep, SameRequest, ServiceStep, ServiceWithStep},
+    service::{
+        MakeRequest, MakeWith, NudgeStep, ReplanStep, SameRequest, ServiceStep, ServiceWithStep,
+    },
     value::ValueStep,
 };

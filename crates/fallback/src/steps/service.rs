@@ -18,10 +18,14 @@ pub struct ServiceStep<B, M> {
 /// A [`ServiceStep`] with a function; from `or_service_with`.
 pub type ServiceWithStep<B, F> = ServiceStep<B, MakeWith<F>>;
 
-/// Calls the same service with the request that `F` makes; from `or_replan`.
-pub struct ReplanStep<F> {
+/// Calls the same service with the request that `F` makes; from `or_replan`. A nudge is told from a
+/// replan in the record, and by nothing else.
+pub struct ReplanStep<F, const NUDGE: bool = false> {
     make: F,
 }
+
+/// A [`ReplanStep`] that adjusts; from `or_nudge`.
+pub type NudgeStep<F> = ReplanStep<F, true>;
 
 /// What a backup is asked.
 pub trait MakeRequest<Req, Res, E> {
@@ -100,19 +104,19 @@ impl<F> fmt::Debug for MakeWith<F> {
 
 // === impl ReplanStep ===
 
-impl<F> ReplanStep<F> {
+impl<F, const NUDGE: bool> ReplanStep<F, NUDGE> {
     pub(crate) const fn new(make: F) -> Self {
         Self { make }
     }
 }
 
-impl<F, S, Req, K> Step<S, Req, K> for ReplanStep<F>
+impl<F, const NUDGE: bool, S, Req, K> Step<S, Req, K> for ReplanStep<F, NUDGE>
 where
     S: Service<Req>,
     K: KeepsService<S, Req>,
     F: Fn(Req, Failed<'_, S::Response, S::Error>) -> Req,
 {
-    const KIND: &'static str = "replan";
+    const KIND: &'static str = if NUDGE { "nudge" } else { "replan" };
     type Future = OneCall<S, Req>;
 
     fn start(
@@ -125,7 +129,7 @@ where
     }
 }
 
-impl<F> fmt::Debug for ReplanStep<F> {
+impl<F, const NUDGE: bool> fmt::Debug for ReplanStep<F, NUDGE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReplanStep").finish_non_exhaustive()
     }

@@ -37,6 +37,13 @@ const BODY_FAILED: &str = "the request body failed while it was sent";
 /// Nobody wanted a copy when the first frame was read.
 const READ_UNCOPIED: &str = "the request body was read before a copy of it was made";
 
+/// No attempt came to its end.
+#[cfg(feature = "escalate")]
+const NOT_READ: &str = "the request body was not read to its end";
+/// Trailers are not captured.
+#[cfg(feature = "escalate")]
+const TRAILERS: &str = "the request body has trailers";
+
 /// A body whose clones give the same frames again: what one of them reads from the stream is kept
 /// for the others, up to a limit, 64 KiB by default.
 ///
@@ -117,6 +124,32 @@ impl<B: Body> ReplayBody<B> {
             let over = body.size_hint().lower() > limit;
             State::Alone { lost: over.then_some(DECLARED_OVER_LIMIT), body }
         };
+        Self { state: Mutex::new(state), limit }
+    }
+}
+
+#[cfg(feature = "escalate")]
+impl<B> ReplayBody<B> {
+    /// All of its bytes, if an attempt has read it to its end.
+    pub(crate) fn read_so_far(&self) -> Result<Bytes, &'static str> {
+        match &*self.lock() {
+            State::Empty => Ok(Bytes::new()),
+            State::Replaying { tape, .. } => tape.bytes(),
+            State::Fresh(source) => source.bytes(),
+            State::Recording(_) => Err(STILL_HELD),
+            State::Alone { lost, .. } => Err(lost.unwrap_or(NOT_READ)),
+            State::Refused(why) | State::Over(why) => Err(why),
+        }
+    }
+
+    /// A body of these bytes.
+    pub(crate) fn of_bytes(bytes: Bytes) -> Self {
+        let limit = DEFAULT_LIMIT.max(bytes.len() as u64);
+        let mut tape = Tape::default();
+        let kept = bytes.is_empty() || tape.keep(&Frame::data(bytes), limit);
+        debug_assert!(kept, "within the limit");
+        tape.seal();
+        let state = State::Replaying { tape: Arc::new(tape), cursor: Cursor::default() };
         Self { state: Mutex::new(state), limit }
     }
 }

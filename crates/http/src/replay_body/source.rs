@@ -72,6 +72,17 @@ impl<B> Source<B> {
         }
     }
 
+    /// All of its bytes, if it was read to its end.
+    #[cfg(feature = "escalate")]
+    pub(super) fn bytes(&self) -> Result<Bytes, &'static str> {
+        match &*self.lock() {
+            AtRest::Complete(tape) => tape.bytes(),
+            AtRest::Stream(_) => Err(super::NOT_READ),
+            AtRest::Held => Err(STILL_HELD),
+            AtRest::Lost(why) => Err(why),
+        }
+    }
+
     /// Begins to read: takes the stream, if it is there.
     pub(super) fn take(self: &Arc<Self>) -> Taken<B> {
         let mut rest = self.lock();

@@ -57,6 +57,16 @@ impl Tape {
         }
     }
 
+    /// All of the data of a sealed tape.
+    #[cfg(feature = "escalate")]
+    pub(super) fn bytes(&self) -> Result<Bytes, &'static str> {
+        match (&self.trailers, &*self.chunks) {
+            (Some(_), _) => Err(super::TRAILERS),
+            (None, [whole]) => Ok(whole.clone()),
+            (None, chunks) => Ok(chunks.concat().into()),
+        }
+    }
+
     fn frames(&self) -> usize {
         self.chunks.len() + usize::from(self.trailers.is_some())
     }
