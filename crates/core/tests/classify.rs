@@ -326,7 +326,9 @@ fn errors_are_told_with_their_causes_and_in_bounds() {
     where
         Chain: ClassifyError<E>,
     {
-        Classifier::new(Halves { response: AnyOk, error: Chain }).explain::<(), E>(Err(error)).into()
+        Classifier::new(Halves { response: AnyOk, error: Chain })
+            .explain::<(), E>(Err(error))
+            .into()
     }
     let wrapped = || Wrapped(Box::new(reset("gone")), "sending");
     assert_eq!(told(&AnyError::from(wrapped())), "sending: gone");
