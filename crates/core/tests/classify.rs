@@ -11,7 +11,7 @@ use common::{Watch, classifier, failing};
 use proptest::prelude::*;
 use tower::{Service as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{
-    AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, Classify, ClassifyError,
+    Advisor, AnyError, AnyOk, BoxError, Chain, CircuitOpen, Classifier, Classify, ClassifyError,
     ClassifyLayer, Describe, Disposition, Elapsed, ErrorClass, Failure, Fingerprint, Halves, Key,
     Label, Note, Observation, Operation, OwnError, Phase, RequestFacts, RetryAfter, RulesExt,
     ServerWord, Target, ToFailure, TraceParent, Verdict, Vote, io_failure,
@@ -326,7 +326,9 @@ fn errors_are_told_with_their_causes_and_in_bounds() {
     where
         Chain: ClassifyError<E>,
     {
-        Classifier::new(Halves { response: AnyOk, error: Chain }).explain::<(), E>(Err(error)).into()
+        Classifier::new(Halves { response: AnyOk, error: Chain })
+            .explain::<(), E>(Err(error))
+            .into()
     }
     let wrapped = || Wrapped(Box::new(reset("gone")), "sending");
     assert_eq!(told(&AnyError::from(wrapped())), "sending: gone");
@@ -477,6 +479,57 @@ async fn the_classifier_as_a_service_answers_what_it_was_taught() {
     let class = |verdict: Verdict| verdict.failure().unwrap().class;
     assert_eq!(class(ask("shard 12 is read only").await.unwrap()), ErrorClass::Declined);
     assert_eq!(class(ask("shard 12 is gone").await.unwrap()), ErrorClass::Transient);
+}
+
+/// What the rules cannot tell is looked up: what was taught first, then the advisor is asked, in every
+/// layer, and about nothing else.
+#[tokio::test]
+async fn every_layer_sees_what_experience_says_of_an_unknown_failure() {
+    struct Read(std::sync::Arc<std::sync::Mutex<Vec<Observation>>>);
+    impl Advisor for Read {
+        fn advise(&self, observation: &Observation) -> Option<ErrorClass> {
+            self.0.lock().unwrap().push(observation.clone());
+            observation.chain.contains("busy").then_some(ErrorClass::Throttled)
+        }
+    }
+    let (classifier, _) = classifier();
+    let operation = Operation::new("plan");
+    let judge = |text: &str| {
+        let error = AnyError::msg(text);
+        classifier.judge::<u32, _>(&operation, Err(&error)).failure().unwrap()
+    };
+    let unknown = judge("shard 7 is busy");
+    assert_eq!((unknown.class, unknown.is_learned()), (ErrorClass::Unknown, false));
+
+    let asked = std::sync::Arc::default();
+    classifier.advised_by(Read(std::sync::Arc::clone(&asked)));
+    let advised = judge("shard 7 is busy");
+    assert_eq!((advised.class, advised.is_learned()), (ErrorClass::Throttled, true));
+    assert_eq!((advised.reason, advised.disposition), (unknown.reason, unknown.disposition));
+    assert_eq!(advised.vote, ErrorClass::Throttled.vote());
+    assert_eq!(judge("shard 7 is gone").class, ErrorClass::Unknown);
+    {
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked[0].operation, operation);
+        let fingerprint = Fingerprint::of(&operation, &unknown, "shard 12 is busy");
+        assert_eq!(asked[0].fingerprint, fingerprint);
+        assert_eq!(Fingerprint::of(&operation, &advised, "shard 12 is busy"), fingerprint);
+    }
+
+    // What was taught needs no advice.
+    let kind = Fingerprint::of(&operation, &unknown, "shard 1 is gone");
+    classifier.teach(kind, ErrorClass::Declined);
+    assert_eq!(judge("shard 7 is gone").class, ErrorClass::Declined);
+    assert_eq!(asked.lock().unwrap().len(), 2);
+
+    // An override is no experience, and what it makes known is not looked up.
+    classifier.override_reason(unknown.reason, ErrorClass::Transient);
+    let overridden = judge("shard 7 is busy");
+    assert_eq!((overridden.class, overridden.is_learned()), (ErrorClass::Transient, false));
+    classifier.clear_overrides();
+    assert_eq!(judge("shard 7 is busy").class, ErrorClass::Unknown);
+    assert_eq!(asked.lock().unwrap().len(), 2);
 }
 
 /// Labels come from fixed sets: 100 000 messages and ids make no new series.

@@ -99,7 +99,8 @@
 //! # Cost
 //!
 //! Nothing where nothing fails. An unknown failure costs its text, a short lock and a look-up in
-//! each layer; an incident with something to learn a second lock at its end.
+//! each layer; an incident with something to learn a second lock at its end. Where memory is full, a
+//! new kind of failure looks through all of it for the least useful one.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use proptest::prelude::*;
 use tower_triage_core::{ErrorClass, Failure, Fingerprint, Operation};
 use tower_triage_learn::{ImportError, LearnPlan, Learner, OpenError, Remedy, SaveError};
 
@@ -143,8 +145,9 @@ fn a_file_of_somebody_else_is_left_alone() {
     ));
 }
 
+/// Nothing is lost: it is written as soon as that is possible, at the latest when the learner goes.
 #[tokio::test]
-async fn a_file_that_cannot_be_written_is_an_error_and_nothing_is_lost() {
+async fn a_file_that_cannot_be_written_is_an_error_and_is_written_later() {
     let (directory, path) = place();
     let (learner, ..) = open(&path);
     teach(&learner, "a", 1);
@@ -153,7 +156,14 @@ async fn a_file_that_cannot_be_written_is_an_error_and_nothing_is_lost() {
     fs::create_dir(&new).unwrap();
     assert!(matches!(learner.flush().await, Err(SaveError::File(_))));
     fs::remove_dir(&new).unwrap();
-    learner.flush().await.unwrap();
+    drop(learner);
+    let written = async {
+        while !path.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // The writer's thread tries again after 5 s, or now.
+    tokio::time::timeout(Duration::from_secs(30), written).await.expect("it is written");
     assert_eq!(open(&path).1, 1);
 }
 
@@ -169,4 +179,30 @@ fn instances_merge_what_they_export() {
     assert!(a.advise(kind("a")).is_some() && a.advise(kind("b")).is_some());
     assert_eq!(a.import("nonsense").unwrap_err(), ImportError::NotAMemory);
     assert_eq!(a.len(), 2);
+}
+
+proptest! {
+    /// Whatever a file holds: it is read, skipped or refused.
+    #[test]
+    fn no_text_makes_it_panic(at in 0usize..400, with in any::<u8>(), text in ".{0,80}") {
+        let learner = Learner::new(LearnPlan::default());
+        teach(&learner, "a", 3);
+        teach(&learner, "b", 3);
+        let mut bytes = learner.export().into_bytes();
+        let place = at % bytes.len();
+        bytes[place] = with;
+        let damaged = String::from_utf8_lossy(&bytes).into_owned();
+        for text in [damaged, text.clone(), learner.export() + &text] {
+            let other = Learner::new(LearnPlan::default());
+            if let Ok(imported) = other.import(&text) {
+                prop_assert!(imported.kinds >= other.len() as u64);
+            }
+            for kind in [kind("a"), kind("b")] {
+                for known in other.known(kind) {
+                    prop_assert!((0.0..=1.0).contains(&known.confidence), "{known:?}");
+                    prop_assert!(known.worked + known.failed <= 50.0 + 1e-9, "{known:?}");
+                }
+            }
+        }
+    }
 }

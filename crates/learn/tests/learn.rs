@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::util::BoxCloneService;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{
     Advisor, AnyError, AnyOk, Backoff, Chain, Classifier, ClassifyLayer, ErrorClass, Failure,
     Fingerprint, Halves, Jitter, Observation, Operation, Verdict,
@@ -154,27 +155,34 @@ async fn what_the_fallback_solves_goes_straight_there() {
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_inside_a_fallback_is_not_taken_for_the_primary_failure() {
-    let (learner, classifier) = attached(aggressive());
-    let (primary, _) = counting(|call, _| Err(unknown(call)));
-    let (backup, _) = counting(|_, _| Err(AnyError::msg("the backup is asleep")));
-    let backup = ServiceBuilder::new().layer(cautious(&classifier)).service(backup);
-    let stack = ServiceBuilder::new()
-        .layer(
-            FallbackLayer::new(classifier.clone())
-                .or_service(ErrorClass::Unknown, backup)
-                .or_value(ErrorClass::Unknown, |_| 0),
-        )
-        .layer(cautious(&classifier))
-        .service(primary);
-    assert_eq!(stack.oneshot(1).await.unwrap(), 0);
-    assert_eq!(
-        known(&learner),
-        [
+    let retry = ("retry".to_owned(), ErrorClass::Transient, 0, 1);
+    for retries in [true, false] {
+        let (learner, classifier) = attached(aggressive());
+        let (primary, _) = counting(|call, _| Err(unknown(call)));
+        let primary = match retries {
+            true => BoxCloneService::new(cautious(&classifier).layer(primary)),
+            false => BoxCloneService::new(primary),
+        };
+        let (backup, _) = counting(|_, _| Err(AnyError::msg("the backup is asleep")));
+        let backup = ServiceBuilder::new().layer(cautious(&classifier)).service(backup);
+        let stack = ServiceBuilder::new()
+            .layer(
+                FallbackLayer::new(classifier.clone())
+                    .or_service(ErrorClass::Unknown, backup)
+                    .or_value(ErrorClass::Unknown, |_| 0),
+            )
+            .service(primary);
+        assert_eq!(stack.oneshot(1).await.unwrap(), 0);
+        let mut expected = vec![
             ("fallback/value".to_owned(), ErrorClass::Unknown, 1, 0),
-            ("retry".to_owned(), ErrorClass::Transient, 0, 1),
             ("fallback/service".to_owned(), ErrorClass::Unknown, 0, 1),
-        ]
-    );
+        ];
+        if retries {
+            expected.insert(1, retry.clone());
+        }
+        assert_eq!(known(&learner), expected, "with a retry: {retries}");
+        assert_eq!(learner.len(), 2, "the backup's retry taught something too");
+    }
 }
 
 #[tokio::test(start_paused = true)]

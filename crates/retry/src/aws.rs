@@ -25,7 +25,8 @@ use crate::policy::{ClassRule, RetryPolicy};
 /// u is uniform in [0, 1), and n counts the retries of the call, whatever they follow. `Transient`
 /// and `Timeout` are AWS's transient errors (timeouts, connection errors, 500, 502, 503, 504),
 /// `Throttled` its throttling errors; `Contention` stands for what a service models as retryable.
-/// Unlike the SDKs, the layer repeats only what is safe to repeat: mark the operations of an SDK.
+/// Unlike the SDKs, the layer repeats only what is safe to repeat: mark the operations of an SDK. Their
+/// adaptive mode is this with an [`AdaptiveLayer`](crate::AdaptiveLayer) directly below.
 ///
 /// ```
 /// use tower_triage_core::{AnyOk, Chain, Classifier, Halves};

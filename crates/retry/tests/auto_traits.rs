@@ -8,8 +8,9 @@ use std::future::{Pending, Ready};
 use std::marker::PhantomPinned;
 use tower_service::Service;
 use tower_triage_retry::{
-    Attempt, ByClone, Decision, Facts, Never, NoNudge, NoRefresh, Progress, Retry, RetryLayer,
-    RetryPlan, RetryPolicy, budget::Budget, future::ResponseFuture,
+    Adaptive, AdaptiveFuture, AdaptiveLayer, Attempt, ByClone, Cubic, Decision, Facts, Never,
+    NoNudge, NoRefresh, Progress, Retry, RetryLayer, RetryPlan, RetryPolicy, SendRate,
+    budget::Budget, future::ResponseFuture,
 };
 use tower_triage_test_support::Scripted;
 
@@ -27,6 +28,11 @@ assert_impl_all!(Facts: Send, Sync, Copy);
 assert_impl_all!(Progress: Send, Sync, Copy);
 assert_impl_all!(Never: Send, Sync, Copy);
 assert_impl_all!(Future: Send, std::fmt::Debug);
+assert_impl_all!(AdaptiveLayer<TestRules>: Send, Sync, Clone, Unpin, std::fmt::Debug);
+assert_impl_all!(Adaptive<Inner, TestRules>: Send, Sync, Clone, Unpin, std::fmt::Debug);
+assert_impl_all!(AdaptiveFuture<Ready<()>, TestRules>: Send, Sync, Unpin, std::fmt::Debug);
+assert_impl_all!(SendRate: Send, Sync, Clone, Default);
+assert_impl_all!(Cubic: Send, Sync, Copy, PartialEq);
 
 /// A service whose futures are pinned for good.
 #[derive(Clone)]

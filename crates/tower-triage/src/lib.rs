@@ -17,6 +17,7 @@
 //! | `llm` | no | [`llm`]: errors of LLM APIs, also inside a 200 and in streams |
 //! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
+//! | `capture` | no | `HttpCodec`: HTTP requests kept with their escalations, to be driven again |
 //! | `receivers` | no | [`receivers`]: escalations to CloudEvents webhooks, PagerDuty, Alertmanager, Slack |
 //! | `dead-letter-sqlite` | no | [`dead_letter_sqlite`]: escalations kept in a file |
 //! | `dead-letter-postgres` | no | [`dead_letter_postgres`]: escalations kept in PostgreSQL, for many processes |

@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use tower_triage_learn::{LearnPolicy, Learner, Mode};
 
-pub use self::stack::Unknown;
-use self::stack::{Knows, drive};
-pub use self::world::{Cure, Frequencies, World};
+use self::stack::{Knows, Unknown, drive};
+use self::world::World;
+pub use self::world::{Cure, Frequencies};
 
 /// What came of some calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,12 @@ impl Figures {
     #[must_use]
     pub const fn wasted(&self) -> u32 {
         self.attempts - self.solved
+    }
+
+    /// Solved, as a share of all calls.
+    #[must_use]
+    pub fn solved_of_all(&self) -> f64 {
+        f64::from(self.solved) / f64::from(self.calls)
     }
 
     /// Solved by this, as a share of what `oracle` solves.
@@ -86,16 +92,14 @@ pub struct Comparison {
 }
 
 /// A learner whose calendar stands still: what is measured is what trials teach, not what time takes.
-#[must_use]
-pub fn learner(policy: LearnPolicy) -> Learner {
+fn learner(policy: LearnPolicy) -> Learner {
     let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let plan = policy.build().expect("a policy of this file");
     Learner::with_clock(plan, move || noon)
 }
 
 /// The policy of the learner that tries.
-#[must_use]
-pub fn trying(mode: Mode) -> LearnPolicy {
+fn trying(mode: Mode) -> LearnPolicy {
     LearnPolicy::default().mode(mode).remedies(stack::remedies()).explore(true)
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Knows {
 
 /// What the stack does with a failure that it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub(super) enum Unknown {
     /// Nothing.
     Leave,
     /// Repeat it once, then replan, then the other service.

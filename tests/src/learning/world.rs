@@ -68,7 +68,7 @@ pub enum Frequencies {
 }
 
 /// Kinds of failure, what helps against each, and chance.
-pub struct World {
+pub(super) struct World {
     seed: u64,
     frequencies: Frequencies,
     cures: Vec<Cure>,
@@ -79,8 +79,7 @@ pub struct World {
 
 impl World {
     /// The world of a seed.
-    #[must_use]
-    pub fn new(seed: u64, frequencies: Frequencies) -> Self {
+    pub(super) fn new(seed: u64, frequencies: Frequencies) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut known: Vec<bool> = (0..KINDS).map(|kind| kind < KINDS / 2).collect();
         known.shuffle(&mut rng);
@@ -89,8 +88,7 @@ impl World {
     }
 
     /// The same world with fresh luck: whoever goes through it meets the same calls, not the same luck.
-    #[must_use]
-    pub fn again(&self, part: u64) -> Self {
+    pub(super) fn again(&self, part: u64) -> Self {
         let rng = StdRng::seed_from_u64(self.seed ^ (part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
             cures: self.cures.clone(),
@@ -101,8 +99,7 @@ impl World {
     }
 
     /// The kinds of so many calls.
-    #[must_use]
-    pub fn calls(&self, part: u64, calls: usize) -> Vec<usize> {
+    pub(super) fn calls(&self, part: u64, calls: usize) -> Vec<usize> {
         let mut rng = StdRng::seed_from_u64(self.seed.rotate_left(17) ^ part);
         let weight = |kind: usize| match self.frequencies {
             Frequencies::Even => 1.0,
@@ -122,13 +119,12 @@ impl World {
     }
 
     /// The kinds that the classifier does not know.
-    pub fn unknown(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
         (0..KINDS).filter(|kind| !self.known[*kind])
     }
 
     /// What helps against it.
-    #[must_use]
-    pub fn cure(&self, kind: usize) -> Cure {
+    pub(super) fn cure(&self, kind: usize) -> Cure {
         self.cures[kind]
     }
 
@@ -162,16 +158,9 @@ impl World {
     }
 
     /// Its fingerprint, as long as nobody knows what it is.
-    #[must_use]
-    pub fn fingerprint(&self, kind: usize) -> Fingerprint {
+    pub(super) fn fingerprint(&self, kind: usize) -> Fingerprint {
         let error = self.failure(kind, ErrorClass::Unknown);
         Fingerprint::of(&Operation::EMPTY, &error.to_failure(), &error.text)
-    }
-}
-
-impl fmt::Debug for World {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("seed", &self.seed).finish_non_exhaustive()
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Model {
     /// How long the queue may be, as the time that the healthy service needs to empty it. Whoever
     /// comes when it is full is refused at once.
     pub backlog: Duration,
+    /// How finely the work of the service is cut in time. Coarse ticks cost less, and refuse more:
+    /// between two of them no place in the queue becomes free.
+    pub tick: Duration,
     /// How long a client waits for the answer to one attempt.
     pub patience: Duration,
     /// When the service loses half of its capacity.
@@ -36,6 +39,7 @@ impl Default for Model {
             rate: 10,
             capacity: 1.3,
             backlog: Duration::from_secs(2),
+            tick: Duration::from_millis(1),
             patience: Duration::from_secs(1),
             begin: Duration::from_secs(20),
             end: Duration::from_secs(50),

@@ -138,7 +138,7 @@ fn storm_picture(model: &Model, runs: &[(&str, Curves)]) -> String {
     };
     let chart = |title: &str, top, lines| Chart {
         title: title.to_owned(),
-        across: ("seconds", length),
+        across: ("seconds", length, 20.0),
         top,
         lines,
         shaded: Some((model.begin.as_secs_f64(), model.end.as_secs_f64(), "half the capacity")),
@@ -146,7 +146,7 @@ fn storm_picture(model: &Model, runs: &[(&str, Curves)]) -> String {
     picture(&[
         chart(
             "Load: attempts that reach the service, per second",
-            5.0 * model.offered(),
+            6.0 * model.offered(),
             lines(|curves| curves.load.by_second()),
         ),
         chart(
@@ -197,7 +197,7 @@ fn jitter_table(contention: &Contention) -> String {
 fn jitter_picture(contention: &Contention) -> String {
     let chart = |title: &str, top, value: fn(&Needed) -> f64| Chart {
         title: title.to_owned(),
-        across: ("clients that contend", f64::from(*CROWDS.end())),
+        across: ("clients that contend", f64::from(*CROWDS.end()), 20.0),
         top,
         lines: contention
             .iter()
@@ -212,7 +212,7 @@ fn jitter_picture(contention: &Contention) -> String {
         shaded: None,
     };
     picture(&[
-        chart("Work: tries of all clients together", 10_000.0, |needed| needed.tries),
+        chart("Work: tries of all clients together", 6_000.0, |needed| needed.tries),
         chart(
             "Time until the last client is done, in milliseconds (none leaves the picture)",
             20_000.0,

@@ -6,7 +6,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -29,16 +28,15 @@ impl Server {
         Self { queue: Arc::default(), meter, longest: model.queue_length() }
     }
 
-    /// Works until the end, a few milliseconds' worth of requests at a time.
+    /// Works until the end, a tick's worth of requests at a time.
     pub(super) async fn work(self, model: Model) {
-        const TICK: Duration = Duration::from_millis(5);
         let begun = Instant::now();
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(model.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let mut credit = 0.0;
         loop {
             ticks.tick().await;
-            credit += model.capacity_at(begun.elapsed()) * TICK.as_secs_f64();
+            credit += model.capacity_at(begun.elapsed()) * model.tick.as_secs_f64();
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             while credit >= 1.0 {
                 let Some(answer) = queue.pop_front() else {

@@ -6,8 +6,8 @@ use std::fmt::Write;
 #[derive(Clone, Debug)]
 pub(super) struct Chart {
     pub(super) title: String,
-    /// What is on the horizontal axis, and its last value; it begins at 0.
-    pub(super) across: (&'static str, f64),
+    /// What is on the horizontal axis, its last value (it begins at 0), and one in so many is marked.
+    pub(super) across: (&'static str, f64, f64),
     /// The highest value.
     pub(super) top: f64,
     pub(super) lines: Vec<Line>,
@@ -36,7 +36,7 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const ABOVE: f64 = 62.0;
 const BELOW: f64 = 46.0;
-/// How many stretches an axis is divided into.
+/// How many stretches the vertical axis is divided into.
 const MARKS: u32 = 5;
 
 /// The panels, one above the other.
@@ -109,12 +109,15 @@ impl Chart {
             );
             write(svg, grid);
             text(svg, (left - 6.0, y + 4.0), "end", "#444444", &thousands(value));
-            let value = self.across.1 * f64::from(mark) / f64::from(MARKS);
-            let below = PANEL - BELOW + 16.0;
-            text(svg, (self.x(value), below), "middle", "#444444", &thousands(value));
+        }
+        let (what, last, every) = self.across;
+        for mark in 0..=(last / every) as u32 {
+            let value = every * f64::from(mark);
+            let below = (self.x(value), PANEL - BELOW + 16.0);
+            text(svg, below, "middle", "#444444", &thousands(value));
         }
         let middle = (left + right) / 2.0;
-        text(svg, (middle, PANEL - BELOW + 34.0), "middle", "#444444", self.across.0);
+        text(svg, (middle, PANEL - BELOW + 34.0), "middle", "#444444", what);
     }
 }
 
@@ -167,7 +170,7 @@ mod tests {
         };
         let chart = Chart {
             title: "load".to_owned(),
-            across: ("seconds", 10.0),
+            across: ("seconds", 10.0, 5.0),
             top: 100.0,
             lines: vec![
                 line("real", vec![(0.0, 0.0), (5.0, 50.0), (7.5, 100.0), (10.0, 300.0)]),
