@@ -36,7 +36,7 @@ pub async fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         // Whoever read our output has read enough.
         Err(Exit::Closed) => ExitCode::SUCCESS,
         Err(exit) => {
-            eprintln!("triage: {exit}");
+            eprintln!("triage: {}", out::plain(&exit.to_string()));
             ExitCode::from(exit.code())
         }
     }

@@ -309,8 +309,8 @@ async fn discard_and_reopen_tell_of_each_letter() {
     assert_eq!((&*event.what, &*event.by, &*event.note), ("discarded", "ann", "a test"));
     world.run(&["discard", "00000001"]).await.ends(5, "it is settled: discarded");
     world.run(&["discard", "00000001", "00000002", "--yes"]).await.ends(1, "1 of 2 letters failed");
-    world.store.lease(LeaseRequest::new("bob", 1).ids([id(3)])).await.unwrap();
-    world.run(&["discard", "00000003"]).await.ends(5, "`bob` works on it");
+    world.store.lease(LeaseRequest::new("bob\u{1b}", 1).ids([id(3)])).await.unwrap();
+    world.run(&["discard", "00000003"]).await.ends(5, "`bob\u{fffd}` works on it");
     world.run(&["reopen", "00000004"]).await.ends(5, "it is open");
     world.run(&["reopen", "--state", "discarded", "--yes"]).await.ends(0, "is open");
     assert_eq!(world.letter(1).await.state, LetterState::Open);
@@ -362,12 +362,15 @@ async fn redrive_tells_programs_of_each_letter() {
     assert_eq!(ran.code, 1, "{ran:?}");
     let mut lines = ran.json();
     let progress = lines.pop().unwrap()["progress"].clone();
-    assert_eq!((&progress["redriven"], &progress["parked"]), (&json!(1), &json!(3)));
+    assert_eq!((&progress["redriven"], &progress["parked"]), (&json!(1), &json!(2)));
     let fate = |n: u32| lines.iter().find(|line| line["id"] == json!(id(n))).unwrap().clone();
     assert_eq!(fate(1), json!({ "id": id(1), "fate": "redriven" }));
     assert_eq!(fate(2)["fate"], "parked", "the same again gets the same answer");
     assert_eq!(fate(3)["fate"], "parked", "a redirect is no success");
+    assert_eq!((&fate(4)["fate"], &progress["skipped"]), (&json!("skipped"), &json!(1)));
     assert_eq!(fate(4)["why"], "no request was captured");
+    assert_eq!(world.letter(4).await.state, LetterState::Open, "left as it is");
+    world.run(&["redrive", "00000004"]).await.ends(1, "cannot be sent: no request was captured");
 
     // Parked letters are sent when they are named.
     let parked = world.run(&["redrive", "00000002"]).await;
@@ -386,7 +389,7 @@ async fn a_dry_run_shows_and_does_nothing() {
     let ran = world.run(&["redrive", "--state", "open", "--dry-run"]).await;
     ran.ends(1, &format!("{} would send POST {}/orders/1?draft=1", id(1), server.url("")));
     assert!(
-        ran.out.contains("would be parked: the request was captured by codec `json`"),
+        ran.out.contains("cannot be sent: the request was captured by codec `json`"),
         "{ran:?}"
     );
     let lines =

@@ -32,3 +32,9 @@ assert_impl_all!(Routes: Send, Sync, Clone, serde::Serialize, serde::de::Deseria
 assert_impl_all!(ChannelSink: Send, Sync, Clone, std::fmt::Debug);
 assert_impl_all!(JsonLinesSink: Send, Sync, Clone, std::fmt::Debug);
 assert_impl_all!(LogSink: Send, Sync, Copy, std::fmt::Debug);
+// A worker may be spawned, whatever its service is besides `Send`.
+assert_impl_all!(Redrive<(), std::cell::Cell<u8>, Rules>: Send, std::fmt::Debug);
+assert_impl_all!(RedrivePolicy: Send, Sync, Clone, serde::Serialize, serde::de::DeserializeOwned);
+// A codec is no more than its settings, whatever it captures.
+assert_impl_all!(JsonCodec<std::rc::Rc<()>>: Send, Sync, Clone, std::fmt::Debug);
+assert_impl_all!(Captured: Send, Sync, Clone, std::fmt::Debug, serde::Serialize);

@@ -355,6 +355,34 @@ async fn a_refusal_of_our_own_costs_no_try_and_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_is_not_over_while_a_letter_may_come_back() {
+    let (world, seen) = (World::with(1).await, Seen::default());
+    let shop = seen.shop(|_, attempt| async move {
+        sleep(SECOND).await;
+        match attempt {
+            1 => Err(Broken(ErrorClass::Rejected, None)),
+            _ => Ok(()),
+        }
+    });
+    let progress = world.worker(shop, fast()).drain().await.unwrap();
+    assert_eq!((progress.released, progress.redriven), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_pauses_its_letters_are_free_for_others() {
+    let (world, seen) = (World::with(4).await, Seen::default());
+    let open = seen.shop(|_, _| async { Err(Broken(ErrorClass::Rejected, Some(600 * SECOND))) });
+    let (stop, run) = started(world.worker(open, fast().rate(1.0)));
+    sleep(5 * SECOND).await;
+    assert_eq!((seen.len(), world.store.stats().await.unwrap().leased), (1, 0));
+    let other = world.worker(seen.shop(ok), fast()).drain().await.unwrap();
+    assert_eq!(other.redriven, 4);
+    stop.send(()).unwrap();
+    let progress = run.await.unwrap();
+    assert_eq!((progress.released, progress.done()), (4, 4));
+}
+
+#[tokio::test(start_paused = true)]
 async fn named_letters_are_tried_once_due_or_not_parked_or_not() {
     let (world, seen) = (World::with(5).await, Seen::default());
     let named = |numbers: &[u32]| numbers.iter().copied().map(id).collect::<Vec<_>>();

@@ -35,7 +35,7 @@ pub(super) async fn run(desk: &Desk, args: Change, kind: Kind) -> Result<(), Exi
             Ok(letter) => out::line(&format!("{} {done}", letter.id()))?,
             Err(error) if letters.len() == 1 => return Err(error.into()),
             Err(error) => {
-                eprintln!("triage: {error}");
+                eprintln!("triage: {}", out::plain(&error.to_string()));
                 failed += 1;
             }
         }

@@ -47,13 +47,14 @@ pub(super) async fn run(desk: &Desk, args: args::Redrive) -> Result<(), Exit> {
         .map_err(usage)?
         .ids(letters.iter().map(Letter::id));
     let plan = worker.plan(None, u32::MAX).await?.letters;
-    requests.check(plan.iter().filter_map(|planned| planned.request.as_ref().ok()))?;
+    let sendable = || plan.iter().filter_map(|planned| planned.request.as_ref().ok());
+    requests.check(sendable())?;
     if args.dry_run {
         return dry_run(desk, &plan, &requests);
     }
-    let question = format!("Send {} requests?", letters.len());
-    out::confirm(&question, letters.len(), args.yes)?;
-    drive(desk, worker, letters.len() as u64).await
+    let question = format!("Send {} requests?", sendable().count());
+    out::confirm(&question, sendable().count(), args.yes)?;
+    drive(desk, worker, &plan).await
 }
 
 /// HTTP's rules, but a redirect is no success: nobody follows it, so nothing was done.
@@ -102,8 +103,8 @@ fn dry_run(desk: &Desk, plan: &[Planned<Request>], requests: &Requests) -> Resul
             Err(why) => {
                 failed += 1;
                 match desk.json {
-                    true => out::json(&json!({ "id": id, "would": "park", "why": why }))?,
-                    false => out::line(&out::one_line(&format!("{id} would be parked: {why}")))?,
+                    true => out::json(&json!({ "id": id, "would": "skip", "why": why }))?,
+                    false => out::line(&out::one_line(&format!("{id} cannot be sent: {why}")))?,
                 }
             }
         }
@@ -118,14 +119,25 @@ fn ended(failed: u64, of: u64) -> Result<(), Exit> {
 async fn drive(
     desk: &Desk,
     worker: Redrive<Request, Sender, HttpRules>,
-    letters: u64,
+    plan: &[Planned<Request>],
 ) -> Result<(), Exit> {
+    let letters = plan.len() as u64;
+    let mut sendable = Vec::new();
+    for Planned { letter, request, .. } in plan {
+        match request {
+            Ok(_) => sendable.push(letter.id()),
+            // Maybe a worker of the service's own can; it is left as it is.
+            Err(why) => cannot(desk, letter, why)?,
+        }
+    }
+    let unsendable = letters - sendable.len() as u64;
+    let worker = worker.ids(sendable);
     let (tell, mut told) = mpsc::unbounded_channel();
     // It fails only when nobody listens any more.
     let mut worker = worker.watch(move |driven, _| _ = tell.send(driven.clone()));
     let (stop, stopped) = oneshot::channel::<()>();
     let (mut stop, mut unheard) = (Some(stop), None);
-    let bar = bar(desk, letters);
+    let bar = bar(desk, letters - unsendable);
     let mut show = |driven: Driven| {
         bar.inc(1);
         if let Err(exit) = bar.suspend(|| show(desk, &driven)) {
@@ -141,7 +153,7 @@ async fn drive(
         }
     };
     let mut run = pin!(worker.drain_until(interrupted));
-    let progress = loop {
+    let mut progress = loop {
         tokio::select! {
             biased;
             Some(driven) = told.recv() => show(driven),
@@ -155,11 +167,12 @@ async fn drive(
     if let Some(exit) = unheard {
         return Err(exit);
     }
+    progress.skipped += unsendable;
     match desk.json {
         true => out::json(&json!({ "progress": progress }))?,
         false => out::line(&summary(&progress))?,
     }
-    if letters == 1 && progress.skipped == 1 {
+    if letters == 1 && unsendable == 0 && progress.skipped == 1 {
         return Err(Exit::Conflict("somebody else was quicker".to_owned()));
     }
     ended(letters - progress.redriven, letters)
@@ -177,6 +190,14 @@ fn bar(desk: &Desk, letters: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+fn cannot(desk: &Desk, letter: &Letter, why: &str) -> Result<(), Exit> {
+    let id = letter.id();
+    match desk.json {
+        true => out::json(&json!({ "id": id, "fate": "skipped", "why": why })),
+        false => out::line(&out::one_line(&format!("{id} cannot be sent: {why}"))),
+    }
 }
 
 fn show(desk: &Desk, driven: &Driven) -> Result<(), Exit> {

@@ -22,6 +22,11 @@
 //! fails again is escalated again: a second letter, unless the request's own id leads to the same
 //! one ([`Describe::request_id`](tower_triage_core::Describe::request_id)).
 //!
+//! # Several kinds of requests in one store
+//! A worker takes whatever is due, and parks what its codec cannot read. Where services with other
+//! codecs use the same store, give each worker a [`Redrive::filter`] that knows its own: by who failed,
+//! or by operation. And mind what your rules call a success: those of HTTP take a redirect for one.
+//!
 //! [`Codec::identified`]: crate::Codec::identified
 
 mod caught;
