@@ -18,6 +18,8 @@
 //! | `postgres` | no | [`postgres`](mod@crate::postgres): SQLSTATE rules, transactions as units of work |
 //! | `grpc` | no | [`grpc`](mod@crate::grpc): rules for tonic, service config, UNAVAILABLE rejections |
 //! | `capture` | no | `HttpCodec`: HTTP requests kept with their escalations, to be driven again |
+//! | `learn` | no | [`learn`](mod@crate::learn): what helped against unknown failures is remembered |
+//! | `report` | no | [`report`](mod@crate::report): failure report, breaker table, wave summary, chart |
 //! | `receivers` | no | [`receivers`]: escalations to CloudEvents webhooks, PagerDuty, Alertmanager, Slack |
 //! | `dead-letter-sqlite` | no | [`dead_letter_sqlite`]: escalations kept in a file |
 //! | `dead-letter-postgres` | no | [`dead_letter_postgres`]: escalations kept in PostgreSQL, for many processes |
@@ -73,10 +75,14 @@ pub use tower_triage_dead_letter_sqlite as dead_letter_sqlite;
 pub use tower_triage_escalate as escalate;
 #[cfg(feature = "fallback")]
 pub use tower_triage_fallback as fallback;
+#[cfg(feature = "learn")]
+pub use tower_triage_learn as learn;
 #[cfg(feature = "llm")]
 pub use tower_triage_llm as llm;
 #[cfg(feature = "receivers")]
 pub use tower_triage_receivers as receivers;
+#[cfg(feature = "report")]
+pub use tower_triage_report as report;
 #[cfg(feature = "retry")]
 pub use tower_triage_retry as retry;
 #[cfg(feature = "timeout")]
