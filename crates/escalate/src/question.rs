@@ -103,6 +103,15 @@ impl Decision {
         }
     }
 
+    /// The value that comes with it.
+    #[must_use]
+    pub const fn value(&self) -> Option<&Value> {
+        match self {
+            Self::RetryWith(value) | Self::Respond(value) => Some(value),
+            Self::Retry | Self::Abort => None,
+        }
+    }
+
     /// Is the request to be sent again?
     #[must_use]
     pub const fn retries(&self) -> bool {

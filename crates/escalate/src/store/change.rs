@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::question::{Answer, Decision};
+use crate::store::depth::is_too_deep;
 use crate::store::letter::{LeaseToken, Letter, LetterState};
 use crate::timestamp::Timestamp;
 
@@ -157,7 +158,8 @@ impl Letter {
             Change::Answered { decision, by, why } => {
                 self.question_open()?;
                 let accepts = self.escalation.question.as_ref().map(|question| question.accepts);
-                if !accepts.unwrap_or_default().contains(&decision) {
+                let too_deep = decision.value().is_some_and(is_too_deep);
+                if too_deep || !accepts.unwrap_or_default().contains(&decision) {
                     return Err(Refused::NotAccepted(decision));
                 }
                 let at = now;

@@ -9,8 +9,9 @@ use tower_triage_core::incident::IncidentId;
 
 use crate::capture::Captured;
 use crate::escalation::Escalation;
-use crate::question::{Answer, Question};
+use crate::question::{Answer, Decision, Question};
 use crate::store::LeaseRequest;
+use crate::store::depth::is_too_deep;
 use crate::timestamp::Timestamp;
 
 /// An escalation at rest: the record, the request if it was captured, and what became of both.
@@ -171,7 +172,18 @@ impl Letter {
     /// A letter for `escalation`, not yet in any store.
     #[must_use]
     pub fn new(mut escalation: Escalation, now: Timestamp) -> Self {
-        let request = escalation.request.take().map(Arc::unwrap_or_clone);
+        let captured = escalation.request.take().map(Arc::unwrap_or_clone);
+        let had_request = captured.is_some();
+        // What could be written and not read would cost the whole letter.
+        let request = captured.filter(|request| !is_too_deep(&request.data));
+        if let Some(question) = &mut escalation.question {
+            let fits = |decision: &Decision| !decision.value().is_some_and(is_too_deep);
+            question.options.retain(|option| fits(&option.decision));
+            if !fits(&question.on_timeout) {
+                question.on_timeout = Decision::Abort;
+            }
+        }
+        let lost_request = had_request && request.is_none();
         let mut letter = Self {
             seq: 0,
             request,
@@ -189,7 +201,9 @@ impl Letter {
             escalation,
         };
         letter.hold();
-        letter.event(now, "stored", "", "");
+        let note =
+            if lost_request { "without the request, which is nested too deeply" } else { "" };
+        letter.event(now, "stored", "", note);
         letter
     }
 

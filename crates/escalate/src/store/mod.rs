@@ -16,6 +16,7 @@
 //! driven again is driven **at least once**. The letter's id is the idempotency key.
 
 mod change;
+mod depth;
 mod error;
 mod filter;
 mod lease;
