@@ -4,9 +4,10 @@
 //! `--json`. A program can be the command too, to have it where it is deployed itself:
 //!
 //! ```no_run
-//! # async fn main() -> std::process::ExitCode {
-//! tower_triage_cli::run(std::env::args_os()).await
-//! # }
+//! #[tokio::main]
+//! async fn main() -> std::process::ExitCode {
+//!     tower_triage_cli::run(std::env::args_os()).await
+//! }
 //! ```
 
 mod args;
