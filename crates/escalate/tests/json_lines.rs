@@ -104,3 +104,27 @@ fn a_file_that_cannot_be_opened_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     assert!(JsonLinesSink::open(folder.path()).is_err());
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_moved_away_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
+    let sink = JsonLinesSink::open(&path).unwrap();
+    let desk = Desk::new(to_human(), [Receiver::new("human").record(sink)]).unwrap();
+    let layer = EscalateLayer::new(classifier(), desk);
+    let fail = async |id| {
+        let service = layer.layer(always(|| Err(Broken(ErrorClass::Transient, "reset"))));
+        service.oneshot(Order::with_id(id)).await.unwrap_err();
+    };
+    fail("a").await;
+    fs::rename(&path, &moved).unwrap();
+    for id in ["b", "a"] {
+        fail(id).await;
+    }
+    assert_eq!(read(&moved), (vec!["a".into()], 0));
+    assert_eq!(read(&path), (vec!["b".into(), "a".into()], 0), "what is told is where one looks");
+    fs::remove_file(&path).unwrap();
+    fail("c").await;
+    assert_eq!(read(&path), (vec!["c".into()], 0));
+}

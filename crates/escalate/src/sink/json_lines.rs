@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,7 +22,8 @@ use crate::{Captured, Escalation};
 /// All clones share one writer: a thread of its own, because a disk may block for long. It writes
 /// what has come in meanwhile in one go and ends when the last clone is gone. One record per id:
 /// the ids of the last 65 536 records are remembered, also those found in the file, and a record
-/// with a known id is not written again. One process writes a file, not several.
+/// with a known id is not written again. One process writes a file, not several. A file that is moved
+/// away or removed is made again.
 #[derive(Clone, Debug)]
 pub struct JsonLinesSink {
     jobs: mpsc::Sender<Job>,
@@ -70,21 +71,10 @@ impl JsonLinesSink {
     /// # Errors
     /// The file cannot be opened, read or written to, or there is no thread for the writer.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
-        let mut ids = Ids::default();
-        let skipped = read(&file, &mut ids)?;
-        if skipped > 0 {
-            tracing::warn!(
-                bytes = skipped,
-                path = %path.as_ref().display(),
-                "a half-written escalation at the end of the file is skipped"
-            );
-        }
-        if !ends_a_line(&mut file)? {
-            file.write_all(b"\n")?;
-        }
+        let path = path.as_ref().to_owned();
+        let (file, ids, skipped) = open(&path)?;
         let (jobs, inbox) = mpsc::channel(WAITING);
-        let writer = Writer { file, torn: false, ids };
+        let writer = Writer { path, file, torn: false, ids };
         std::thread::Builder::new()
             .name("tower-triage-json-lines".to_owned())
             .spawn(|| writer.run(inbox))?;
@@ -95,6 +85,42 @@ impl JsonLinesSink {
     #[must_use]
     pub const fn skipped(&self) -> u64 {
         self.skipped
+    }
+}
+
+/// The file, the ids in it, and the length of a half-written last line.
+fn open(path: &Path) -> io::Result<(File, Ids, u64)> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let mut ids = Ids::default();
+    let skipped = read(&file, &mut ids)?;
+    if skipped > 0 {
+        tracing::warn!(
+            bytes = skipped,
+            path = %path.display(),
+            "a half-written escalation at the end of the file is skipped"
+        );
+    }
+    if !ends_a_line(&mut file)? {
+        file.write_all(b"\n")?;
+    }
+    Ok((file, ids, skipped))
+}
+
+/// Does `path` still lead to `file`? What is written to one that was removed is written nowhere.
+/// Where files cannot be removed while they are open, it does.
+fn is_there(path: &Path, file: &File) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+
+        let id = |file: std::fs::Metadata| (file.dev(), file.ino());
+        let (there, ours) = (std::fs::metadata(path).map(id), file.metadata().map(id));
+        matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        path.exists()
     }
 }
 
@@ -132,6 +158,7 @@ fn ends_a_line(file: &mut File) -> io::Result<bool> {
 
 /// The thread's part.
 struct Writer {
+    path: PathBuf,
     file: File,
     /// The file may end in half a record.
     torn: bool,
@@ -154,6 +181,11 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &[Job]) -> io::Result<()> {
+        if !is_there(&self.path, &self.file) {
+            // Moved away, to be read elsewhere, or removed.
+            (self.file, self.ids, _) = open(&self.path)?;
+            self.torn = false;
+        }
         let mut new = HashSet::new();
         let mut text = if self.torn { b"\n".to_vec() } else { Vec::new() };
         for job in batch {
