@@ -111,14 +111,10 @@ impl Rows {
     /// Adds a letter that was read in this version, or that is new.
     ///
     /// # Errors
-    /// It could not be read again.
+    /// No JSON can be made of it.
     pub(crate) fn add(&mut self, letter: &Letter, version: i64) -> Result<(), StoreError> {
         let document = serde_json::to_string(letter)
             .map_err(|error| StoreError::unavailable(format!("no JSON: {error}")))?;
-        if depth(&document) > DEEPEST {
-            let problem = "the request or the answer is nested too deep to be read again";
-            return Err(StoreError::unavailable(problem));
-        }
         let escalation = &letter.escalation;
         self.seq.push(i64::try_from(letter.seq).unwrap_or(i64::MAX));
         self.version.push(version);
@@ -137,43 +133,5 @@ impl Rows {
         self.bytes += document.len();
         self.letter.push(document);
         Ok(())
-    }
-}
-
-/// How deep serde_json reads.
-const DEEPEST: usize = 127;
-
-/// How deep a document is nested.
-fn depth(json: &str) -> usize {
-    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_as_deep_as_allowed_can_be_read() {
-        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        let read = |levels| serde_json::from_str::<serde_json::Value>(&nested(levels));
-        assert!(read(DEEPEST).is_ok() && read(DEEPEST + 1).is_err());
-        assert_eq!(depth(&nested(DEEPEST)), DEEPEST);
-        for (json, expected) in [("1", 0), (r#"{"a":"[{\"\\"}"#, 1), (r#"[[],{"b":[]},[]]"#, 3)] {
-            assert_eq!(depth(json), expected, "{json}");
-        }
     }
 }

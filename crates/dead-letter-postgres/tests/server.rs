@@ -180,23 +180,6 @@ async fn a_letter_that_cannot_be_read_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn a_letter_that_could_not_be_read_again_is_not_stored() {
-    let Some(database) = Database::create("").await else { return };
-    let store = database.store().await;
-    let deep = |levels: u32| {
-        let value = (0..levels).fold(json!(null), |inner, _| json!([inner]));
-        let mut escalation = escalation(levels);
-        let captured = tower_triage_escalate::Captured::new("json", value);
-        escalation.request = Some(Arc::new(captured));
-        escalation
-    };
-    assert_eq!(store.put(deep(125)).await.unwrap(), Put::New);
-    let error = store.put(deep(126)).await.unwrap_err();
-    assert!(error.to_string().contains("nested too deep"), "{error}");
-    assert_eq!(store.list(Filter::any(), None, 9).await.unwrap().letters.len(), 1);
-}
-
-#[tokio::test]
 async fn two_that_drop_letters_at_the_same_time_drop_no_more_than_one() {
     let Some(database) = Database::create("").await else { return };
     let (one, other) = (database.store().await, database.store().await);
