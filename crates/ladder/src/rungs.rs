@@ -1,0 +1,178 @@
+//! The stack that a description makes.
+
+use std::time::Duration;
+
+use tower_layer::{Identity, Layer};
+use tower_triage_core::{AnyError, Classifier, ConfigError};
+use tower_triage_escalate::ending::Set;
+use tower_triage_escalate::{Desk, Ending, EscalateLayer, Failed as Ended, KeepFailure};
+use tower_triage_fallback::chain::Then;
+use tower_triage_fallback::keep::Keeping;
+use tower_triage_fallback::steps::{SameRequest, ServiceStep};
+use tower_triage_fallback::{Failed, FallbackLayer};
+use tower_triage_retry::RetryLayer;
+use tower_triage_timeout::{TimeoutLayer, TimeoutPolicy};
+
+use crate::action::{Action, Changed};
+use crate::climb::Climb;
+use crate::ladder::Ladder;
+use crate::level::Level;
+
+/// A ladder as one layer, from [`Ladder::build`].
+///
+/// It is made of our layers: a retry in a time limit (level 1), a chain of fallback steps (levels 2
+/// to 4), an escalation (level 5). Levels 2 to 5 do nothing until they are given what to do, levels 2
+/// to 4 from the bottom up: with one below another that it stands above, it does not compile.
+///
+/// `C` are levels 2 to 4 as far as they were given, `F` is how a call ends that they did not help.
+/// Clones share their state, as do all services made from one.
+///
+/// # Cancel safety
+/// A call that is dropped drops whatever is in flight.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Rungs<R, E = AnyError, C = Identity, F = KeepFailure> {
+    ladder: Ladder,
+    classifier: Classifier<R>,
+    escalate: EscalateLayer<R, F, E>,
+    climb: C,
+    limit: TimeoutLayer<R>,
+    retry: RetryLayer<R>,
+}
+
+/// The chain `C` with level 2 (a nudge) or 3 on top, which sends what `X` makes of the request.
+pub type Again<R, E, C, X, const NUDGE: bool> = FallbackLayer<
+    R,
+    Then<<C as Climb<R, E>>::Steps, Changed<X, NUDGE>>,
+    <<C as Climb<R, E>>::Keep as Keeping>::WithBoth,
+>;
+
+/// The chain `C` with level 4 on top, which sends the request to `B`.
+pub type Elsewhere<R, E, C, B> = FallbackLayer<
+    R,
+    Then<<C as Climb<R, E>>::Steps, ServiceStep<B, SameRequest>>,
+    <<C as Climb<R, E>>::Keep as Keeping>::WithRequest,
+>;
+
+impl Ladder {
+    /// The ladder as a layer: level 1, and `desk` is told of what climbs to the top. Give it levels
+    /// 2 to 5. `E`, the error type of the wrapped service, is inferred from it.
+    ///
+    /// # Errors
+    /// What [`Ladder::check`] refuses, and waits that cannot work.
+    pub fn build<R, E>(
+        self,
+        classifier: Classifier<R>,
+        desk: Desk,
+    ) -> Result<Rungs<R, E>, ConfigError> {
+        self.check()?;
+        let limit = self.limit(Level::Retry);
+        // Without a grace: the next level starts when this one's time is over.
+        let exact = TimeoutPolicy::new(limit).grace(Duration::ZERO).build()?;
+        Ok(Rungs {
+            escalate: EscalateLayer::new(classifier.clone(), desk).policy(self.escalates()),
+            climb: Identity::new(),
+            limit: TimeoutLayer::new(classifier.clone(), limit)?.policy(exact),
+            retry: RetryLayer::new(classifier.clone()).policy(self.retries()?),
+            classifier,
+            ladder: self,
+        })
+    }
+}
+
+impl<R, E, C, F> Rungs<R, E, C, F> {
+    /// The description it was built from.
+    pub const fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    /// Adjusts the layer of level 1: another budget, a refresh of credentials.
+    pub fn retry(mut self, adjust: impl FnOnce(RetryLayer<R>) -> RetryLayer<R>) -> Self {
+        self.retry = adjust(self.retry);
+        self
+    }
+
+    /// Adjusts the layer at the top: who failed, captured requests, a question to somebody.
+    pub fn escalate<F2>(
+        self,
+        adjust: impl FnOnce(EscalateLayer<R, F, E>) -> EscalateLayer<R, F2, E>,
+    ) -> Rungs<R, E, C, F2> {
+        let Self { ladder, classifier, escalate, climb, limit, retry } = self;
+        Rungs { ladder, classifier, escalate: adjust(escalate), climb, limit, retry }
+    }
+}
+
+impl<R, E, C: Climb<R, E>, F> Rungs<R, E, C, F> {
+    /// Level 2: sends the request as `adjust` makes it: the same approach with other parameters. It
+    /// has retries as in level 1, within the time of level 2.
+    pub fn nudge<Req, Res, X>(self, adjust: X) -> Rungs<R, E, Again<R, E, C, X, true>, F>
+    where
+        X: Fn(Req, Failed<'_, Res, E>) -> Req,
+    {
+        const { assert!(C::TOP.is_below(Level::Nudge), "levels are given from the bottom up") }
+        let (classes, limit) = self.rung(Level::Nudge);
+        self.climb(|chain| chain.or_step(classes, Changed::new(adjust)).within(limit))
+    }
+
+    /// Level 3: sends another request for the same goal, made by `replan`. It has retries as in level
+    /// 1, within the time of level 3.
+    pub fn replan<Req, Res, X>(self, replan: X) -> Rungs<R, E, Again<R, E, C, X, false>, F>
+    where
+        X: Fn(Req, Failed<'_, Res, E>) -> Req,
+    {
+        const { assert!(C::TOP.is_below(Level::Replan), "levels are given from the bottom up") }
+        let (classes, limit) = self.rung(Level::Replan);
+        self.climb(|chain| chain.or_step(classes, Changed::new(replan)).within(limit))
+    }
+
+    /// Level 4: sends the request to somebody else, a service with the same response and error
+    /// types.
+    pub fn fallback<B>(self, backup: B) -> Rungs<R, E, Elsewhere<R, E, C, B>, F> {
+        let (classes, limit) = self.rung(Level::Fallback);
+        self.climb(|chain| chain.or_service(classes, backup).within(limit))
+    }
+
+    fn rung(&self, level: Level) -> (tower_triage_core::ClassSet, Duration) {
+        (self.ladder.entry().reaching(level), self.ladder.limit(level))
+    }
+
+    fn climb<C2>(
+        self,
+        add: impl FnOnce(FallbackLayer<R, C::Steps, C::Keep>) -> C2,
+    ) -> Rungs<R, E, C2, F> {
+        let Self { ladder, classifier, escalate, climb, limit, retry } = self;
+        let climb = add(climb.chain(&classifier));
+        Rungs { ladder, classifier, escalate, climb, limit, retry }
+    }
+}
+
+impl<R, E, C, F, A, K, G> Rungs<R, E, C, Ending<F, A, K, G>> {
+    /// Level 5: the answer that the caller gets when nothing helped: what there is, with an
+    /// explanation. It is marked as a forced finish, and somebody hears of it all the same.
+    pub fn finish<Res, X>(
+        self,
+        finish: X,
+    ) -> Rungs<R, E, C, Ending<Set<impl Fn(Ended<'_, Res, E>) -> Option<Res>>, A, K, G>>
+    where
+        X: Fn(Ended<'_, Res, E>) -> Res,
+    {
+        self.escalate(|layer| layer.finish_with(move |ended: Ended<'_, Res, E>| Some(finish(ended))))
+    }
+}
+
+impl<S, R, E, C, F, A> Layer<S> for Rungs<R, E, C, F>
+where
+    RetryLayer<R>: Layer<S, Service = A>,
+    A: Clone,
+    TimeoutLayer<R>: Layer<A>,
+    C: Layer<Action<<TimeoutLayer<R> as Layer<A>>::Service, A>>,
+    EscalateLayer<R, F, E>: Layer<C::Service>,
+{
+    type Service = <EscalateLayer<R, F, E> as Layer<C::Service>>::Service;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let repeated = self.retry.layer(inner);
+        let action = Action::new(self.limit.layer(repeated.clone()), repeated);
+        self.escalate.layer(self.climb.layer(action))
+    }
+}
