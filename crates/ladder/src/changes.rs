@@ -115,10 +115,14 @@ impl Walk {
     }
 }
 
-/// Does the retry decide on this failure?
+/// Does the retry decide on this failure? An attempt's failure would be the first step of a higher
+/// level.
 fn retry_is_next(later: &[&Step]) -> bool {
     let mut later = later.iter().filter(|s| !matches!(s.kind, StepKind::CircuitOpened { .. }));
-    later.next().is_some_and(|step| step.layer == LayerKind::Retry)
+    later.next().is_some_and(|step| {
+        let failed = matches!(step.kind, StepKind::Failed { .. });
+        step.layer == LayerKind::Retry && !failed
+    })
 }
 
 impl fmt::Display for Changes {

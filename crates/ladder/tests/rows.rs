@@ -1,0 +1,201 @@
+//! The five-level ladder, row by row: rows L1 to L7 of what its users ask for, with the numbers of
+//! `Ladder::default()`.
+
+mod common;
+
+use std::time::Duration;
+
+use tower_triage_core::ErrorClass;
+use tower_triage_ladder::{Changes, Ladder, Level, Mode};
+
+use common::{Act, climb, seconds};
+
+/// Same action; adjusted parameters; new approach; somebody else; a partial result with an
+/// explanation. Each level only if the ones below did not help.
+#[tokio::test(start_paused = true)]
+async fn l01_levels() {
+    let answers = ["asked", "nudged", "replanned", "backup", "incomplete: Transient"];
+    for (level, answer) in answers.into_iter().enumerate() {
+        let run = climb(Ladder::default(), move |name| match name == answer {
+            true => Act::Answer,
+            false => Act::Fail(ErrorClass::Transient),
+        })
+        .await;
+        assert_eq!(run.answer.unwrap(), answer);
+        let mut names = run.calls.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>();
+        names.dedup();
+        assert_eq!(names, &answers[..4.min(level + 1)]);
+        assert_eq!(run.told.len(), usize::from(level == 4), "somebody hears of a forced finish");
+    }
+
+    let ladder = Ladder::default();
+    let numbers: Vec<_> = Level::ALL.into_iter().map(Level::number).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    assert_eq!(ladder.acts_in(), Mode::Balanced);
+    let thresholds = [Mode::Cautious, Mode::Balanced, Mode::Aggressive].map(Mode::threshold);
+    assert_eq!(thresholds, [0.9, 0.7, 0.5]);
+}
+
+/// The class decides the level at which one enters: what is called after the first attempt failed.
+#[tokio::test(start_paused = true)]
+async fn l02_entry() {
+    use ErrorClass::*;
+    for class in ErrorClass::ALL {
+        let mut first = true;
+        let run = climb(Ladder::default(), move |name| {
+            let fails = name == "asked" && std::mem::take(&mut first);
+            if fails { Act::Fail(class) } else { Act::Answer }
+        })
+        .await;
+        let (next, level) = match class {
+            // No skipping for a mere network error.
+            Transient | Timeout | Throttled | Contention => (Some("asked"), Level::Retry),
+            // Ambiguous errors enter at level 2.
+            Unknown => (Some("nudged"), Level::Nudge),
+            Permanent => (Some("replanned"), Level::Replan),
+            Declined | Quota | Internal | Rejected => (Some("backup"), Level::Fallback),
+            Auth | Cancelled => (None, Level::Finish),
+        };
+        assert_eq!(run.calls.get(1).map(|(_, name)| name.as_str()), next, "{class}");
+        assert_eq!(Ladder::default().entry().of(class), level, "{class}");
+        let changes = Changes::of(&run.incident.unwrap());
+        let [change] = changes.as_slice() else { panic!("{class}: {changes}") };
+        assert_eq!((change.from, change.to, change.class), (None, level, class));
+    }
+
+    // It is configuration.
+    let ladder = Ladder::default().enter(Unknown, Level::Fallback);
+    let run = climb(ladder, |name| match name {
+        "asked" => Act::Fail(Unknown),
+        _ => Act::Answer,
+    })
+    .await;
+    assert_eq!(run.names(), ["asked", "backup"]);
+}
+
+/// Transient and repeatable, less than 3 retries so far; waits 1, 2, 4 s; 30 s for the level.
+#[tokio::test(start_paused = true)]
+async fn l03_level_1() {
+    let run = climb(Ladder::default(), |name| match name {
+        "asked" => Act::Fail(ErrorClass::Transient),
+        _ => Act::Answer,
+    })
+    .await;
+    assert_eq!(run.times("asked"), [0, 1_000, 3_000, 7_000]);
+    assert_eq!(run.times("nudged"), [7_000]);
+
+    // The waits are one schedule, whatever the failures are.
+    let mut classes = [ErrorClass::Timeout, ErrorClass::Transient, ErrorClass::Throttled].into_iter();
+    let run = climb(Ladder::default(), move |_| classes.next().map_or(Act::Answer, Act::Fail)).await;
+    assert_eq!(run.times("asked"), [0, 1_000, 3_000, 7_000]);
+
+    // What is in flight is dropped after 30 s: here the fourth attempt.
+    let mut left = 3;
+    let run = climb(Ladder::default(), move |name| match name {
+        "asked" if left > 0 => {
+            left -= 1;
+            Act::Fail(ErrorClass::Transient)
+        }
+        "asked" => Act::Hang,
+        _ => Act::Answer,
+    })
+    .await;
+    assert_eq!(run.times("asked"), [0, 1_000, 3_000, 7_000]);
+    assert_eq!(run.times("nudged"), [30_000]);
+
+    // A server's hint is a lower bound; one beyond the level's time is not waited for.
+    for (hint, nudged) in [(20, None), (40, Some(0))] {
+        let mut first = true;
+        let run = climb(Ladder::default(), move |_| match std::mem::take(&mut first) {
+            true => Act::Later(seconds(hint)),
+            false => Act::Answer,
+        })
+        .await;
+        assert_eq!(run.times("nudged").first().copied(), nudged, "{hint} s");
+        let again = run.times("asked").get(1).copied();
+        assert_eq!(again.is_some_and(|at| (20_000..22_500).contains(&at)), nudged.is_none());
+    }
+
+    // Without waits there are no retries.
+    let run = climb(Ladder::default().waits([]), |name| match name {
+        "asked" => Act::Fail(ErrorClass::Transient),
+        _ => Act::Answer,
+    })
+    .await;
+    assert_eq!(run.names(), ["asked", "nudged"]);
+}
+
+/// Each level has its own limit; when it passes the next one starts at once, to the tick.
+#[tokio::test(start_paused = true)]
+async fn l04_time_limits() {
+    let ladder = Ladder::default();
+    let limits = Level::ALL.map(|level| ladder.limit(level));
+    let ms = Duration::from_millis;
+    assert_eq!(limits, [seconds(30), seconds(60), seconds(120), seconds(60), ms(250)]);
+    assert_eq!(ladder.longest(), ms(270_250));
+
+    let run = climb(ladder, |_| Act::Hang).await;
+    let expected =
+        [(0, "asked"), (30_000, "nudged"), (90_000, "replanned"), (210_000, "backup")];
+    assert_eq!(run.calls, expected.map(|(at, name)| (at, name.to_owned())));
+    assert_eq!((run.took, run.answer.unwrap().as_str()), (270_000, "incomplete: Timeout"));
+
+    let ladder = Ladder::default()
+        .within(Level::Retry, seconds(5))
+        .within(Level::Nudge, ms(1))
+        .within(Level::Replan, seconds(3))
+        .within(Level::Fallback, seconds(2));
+    let run = climb(ladder, |_| Act::Hang).await;
+    assert_eq!(run.calls.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 5_000, 5_001, 8_001]);
+    assert_eq!(run.took, 10_001);
+}
+
+/// Every change of level is recorded with the reason.
+#[tokio::test(start_paused = true)]
+async fn l05_record() {
+    let run = climb(Ladder::default(), |name| match name {
+        "asked" => Act::Fail(ErrorClass::Transient),
+        "nudged" => Act::Hang,
+        "replanned" => Act::Fail(ErrorClass::Permanent),
+        _ => Act::Fail(ErrorClass::Declined),
+    })
+    .await;
+    let changes = Changes::of(&run.incident.unwrap());
+    assert_eq!(
+        changes.to_string(),
+        "0ns: call -> retry: Transient (it was Transient)\n\
+         7s: retry -> nudge: Transient (it was Transient)\n\
+         67s: nudge -> replan: Timeout (no answer within 60s)\n\
+         67s: replan -> fallback: Permanent (it was Permanent)\n\
+         67s: fallback -> finish: Declined (it was Declined)\n"
+    );
+
+    // The limit of level 1 is a reason too, also where what follows is repeated.
+    let run = climb(Ladder::default(), |name| match name {
+        "asked" => Act::Hang,
+        "nudged" => Act::Fail(ErrorClass::Transient),
+        _ => Act::Answer,
+    })
+    .await;
+    assert_eq!(
+        Changes::of(&run.incident.unwrap()).to_string(),
+        "30s: call -> nudge: Timeout (no answer within 30s)\n\
+         37s: nudge -> replan: Transient (it was Transient)\n"
+    );
+
+    // Nothing failed, nothing changed.
+    assert!(climb(Ladder::default(), |_| Act::Answer).await.incident.is_none());
+}
+
+/// A forced finish is no failure: the caller gets what there is, marked, whatever the class was.
+#[tokio::test(start_paused = true)]
+async fn l06_forced_finish() {
+    for class in ErrorClass::ALL {
+        let run = climb(Ladder::default(), move |_| Act::Fail(class)).await;
+        assert_eq!(run.answer.unwrap(), format!("incomplete: {class}"));
+        assert_eq!(run.incident.unwrap().resolution.as_str(), "forced_finish");
+        let [told] = &run.told[..] else { panic!("{class}: {:?}", run.told) };
+        assert_eq!((told.class, told.outcome.as_str()), (class, "forced"));
+    }
+}
+
