@@ -73,11 +73,11 @@ struct Walk {
 impl Walk {
     fn pass(&mut self, step: &Step, later: &[&Step]) {
         match &step.kind {
-            StepKind::Failed { failure, detail, .. } if !self.above => {
+            StepKind::Failed { attempt, failure, detail } if !self.above => {
                 self.failed(step.at, failure, detail.to_string());
                 // By a layer above the retry, which has no say in it any more.
                 self.above = matches!(step.layer, LayerKind::Timeout | LayerKind::Fallback)
-                    && !retry_is_next(later);
+                    && !retry_is_next(*attempt, later);
             }
             StepKind::Waiting { .. } if !self.above => self.enter(Level::Retry),
             StepKind::NotRetried { .. } => self.above = true,
@@ -115,13 +115,13 @@ impl Walk {
     }
 }
 
-/// Does the retry decide on this failure? An attempt's failure would be the first step of a higher
-/// level.
-fn retry_is_next(later: &[&Step]) -> bool {
+/// Does the retry decide on this failed attempt? It may have to note it first, where the verdict has
+/// changed on the way up.
+fn retry_is_next(failed: u32, later: &[&Step]) -> bool {
     let mut later = later.iter().filter(|s| !matches!(s.kind, StepKind::CircuitOpened { .. }));
     later.next().is_some_and(|step| {
-        let failed = matches!(step.kind, StepKind::Failed { .. });
-        step.layer == LayerKind::Retry && !failed
+        let other = matches!(step.kind, StepKind::Failed { attempt, .. } if attempt != failed);
+        step.layer == LayerKind::Retry && !other
     })
 }
 

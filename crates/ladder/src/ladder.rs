@@ -159,7 +159,10 @@ impl Ladder {
     /// ready for it.
     #[must_use]
     pub fn longest(&self) -> Duration {
-        Level::ALL.into_iter().map(|level| self.limit(level)).fold(Duration::ZERO, Duration::saturating_add)
+        Level::ALL
+            .into_iter()
+            .map(|level| self.limit(level))
+            .fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// Checks the values; [`build`](Self::build) does so too.
@@ -197,7 +200,8 @@ impl Ladder {
 
     /// Level 5 takes every failure that climbed to it, whatever its class.
     pub(crate) fn escalates(&self) -> EscalatePolicy {
-        let later = ErrorClass::ALL.into_iter().filter(|class| class.escalate() != EscalateWhen::Now);
+        let later =
+            ErrorClass::ALL.into_iter().filter(|class| class.escalate() != EscalateWhen::Now);
         EscalatePolicy::new()
             .when(later.collect::<tower_triage_core::ClassSet>(), EscalateWhen::OnExhaustion)
             .wait(self.finish.within)
@@ -218,7 +222,8 @@ impl fmt::Display for Ladder {
                 Level::Fallback => "somebody else".to_owned(),
                 Level::Finish => "what there is, with an explanation".to_owned(),
             };
-            let classes = ErrorClass::ALL.into_iter().filter(|class| self.entry.of(*class) == level);
+            let classes =
+                ErrorClass::ALL.into_iter().filter(|class| self.entry.of(*class) == level);
             let classes: Vec<_> = classes.map(ErrorClass::as_str).collect();
             let number = level.number();
             writeln!(f, "{number} {level:<8} {within:<7} {does:<34} {}", classes.join(", "))?;

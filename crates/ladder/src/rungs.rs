@@ -156,7 +156,9 @@ impl<R, E, C, F, A, K, G> Rungs<R, E, C, Ending<F, A, K, G>> {
     where
         X: Fn(Ended<'_, Res, E>) -> Res,
     {
-        self.escalate(|layer| layer.finish_with(move |ended: Ended<'_, Res, E>| Some(finish(ended))))
+        self.escalate(|layer| {
+            layer.finish_with(move |ended: Ended<'_, Res, E>| Some(finish(ended)))
+        })
     }
 }
 

@@ -3,12 +3,74 @@
 
 mod common;
 
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_triage_core::ErrorClass;
+use tokio::time::{Instant, sleep};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_triage_core::{
+    AnyError, AnyOk, Chain, Classifier, ClassifyLayer, ErrorClass, Failure, Halves, Incident,
+    Observation, RulesExt, Verdict,
+};
+use tower_triage_escalate::{Escalation, Failed};
 use tower_triage_ladder::{Changes, Ladder, Level, Mode};
+use tower_triage_test_support::Seen;
+use tower_triage_timeout::TimeoutLayer;
 
-use common::{Act, climb, seconds};
+use common::{Act, Log, Said, agent, desk};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// One call from the bottom to wherever it ends.
+struct Run {
+    answer: Result<String, AnyError>,
+    /// Milliseconds.
+    took: u128,
+    calls: Vec<(u128, String)>,
+    incident: Option<Incident>,
+    told: Vec<Escalation>,
+}
+
+impl Run {
+    fn names(&self) -> Vec<&str> {
+        self.calls.iter().map(|(_, name)| name.as_str()).collect()
+    }
+
+    /// When it was called so.
+    fn times(&self, name: &str) -> Vec<u128> {
+        self.calls.iter().filter(|(_, called)| called == name).map(|(at, _)| *at).collect()
+    }
+}
+
+/// Asks the ladder with all its levels once, in a task of its own and un-boxed. The jobs are called
+/// `asked`, `nudged` and `replanned`, and level 4 is called `backup`.
+async fn climb(ladder: Ladder, act: impl FnMut(&str) -> Act + Send + Clone + 'static) -> Run {
+    let (log, seen, (desk, mut inbox)) = (Log::new(), Seen::default(), desk());
+    let classifier = Classifier::new(Halves { response: AnyOk, error: Said });
+    classifier.observe(seen.clone());
+    let backup = agent(Some("backup"), &log, act.clone());
+    let rungs = ladder
+        .build(classifier, desk)
+        .unwrap()
+        .nudge(|_job: String, _failed| "nudged".to_owned())
+        .replan(|_job: String, _failed| "replanned".to_owned())
+        .fallback(backup)
+        .finish(|failed: Failed<'_, String, AnyError>| {
+            format!("incomplete: {}", failed.failure.class)
+        });
+    let stack = ServiceBuilder::new().layer(rungs).service(agent(None, &log, act));
+    let begun = Instant::now();
+    let call = tokio::spawn(async move { stack.oneshot("asked".to_owned()).await });
+    let answer = call.await.unwrap();
+    let took = begun.elapsed().as_millis();
+    let told = std::iter::from_fn(|| inbox.try_recv().ok()).collect();
+    let incident = seen.incidents().pop();
+    Run { answer, took, calls: log.lines(), incident, told }
+}
 
 /// Same action; adjusted parameters; new approach; somebody else; a partial result with an
 /// explanation. Each level only if the ones below did not help.
@@ -85,8 +147,10 @@ async fn l03_level_1() {
     assert_eq!(run.times("nudged"), [7_000]);
 
     // The waits are one schedule, whatever the failures are.
-    let mut classes = [ErrorClass::Timeout, ErrorClass::Transient, ErrorClass::Throttled].into_iter();
-    let run = climb(Ladder::default(), move |_| classes.next().map_or(Act::Answer, Act::Fail)).await;
+    let mut classes =
+        [ErrorClass::Timeout, ErrorClass::Transient, ErrorClass::Throttled].into_iter();
+    let run =
+        climb(Ladder::default(), move |_| classes.next().map_or(Act::Answer, Act::Fail)).await;
     assert_eq!(run.times("asked"), [0, 1_000, 3_000, 7_000]);
 
     // What is in flight is dropped after 30 s: here the fourth attempt.
@@ -96,7 +160,7 @@ async fn l03_level_1() {
             left -= 1;
             Act::Fail(ErrorClass::Transient)
         }
-        "asked" => Act::Hang,
+        "asked" => Act::HANG,
         _ => Act::Answer,
     })
     .await;
@@ -134,9 +198,8 @@ async fn l04_time_limits() {
     assert_eq!(limits, [seconds(30), seconds(60), seconds(120), seconds(60), ms(250)]);
     assert_eq!(ladder.longest(), ms(270_250));
 
-    let run = climb(ladder, |_| Act::Hang).await;
-    let expected =
-        [(0, "asked"), (30_000, "nudged"), (90_000, "replanned"), (210_000, "backup")];
+    let run = climb(ladder, |_| Act::HANG).await;
+    let expected = [(0, "asked"), (30_000, "nudged"), (90_000, "replanned"), (210_000, "backup")];
     assert_eq!(run.calls, expected.map(|(at, name)| (at, name.to_owned())));
     assert_eq!((run.took, run.answer.unwrap().as_str()), (270_000, "incomplete: Timeout"));
 
@@ -145,7 +208,7 @@ async fn l04_time_limits() {
         .within(Level::Nudge, ms(1))
         .within(Level::Replan, seconds(3))
         .within(Level::Fallback, seconds(2));
-    let run = climb(ladder, |_| Act::Hang).await;
+    let run = climb(ladder, |_| Act::HANG).await;
     assert_eq!(run.calls.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 5_000, 5_001, 8_001]);
     assert_eq!(run.took, 10_001);
 }
@@ -155,7 +218,7 @@ async fn l04_time_limits() {
 async fn l05_record() {
     let run = climb(Ladder::default(), |name| match name {
         "asked" => Act::Fail(ErrorClass::Transient),
-        "nudged" => Act::Hang,
+        "nudged" => Act::HANG,
         "replanned" => Act::Fail(ErrorClass::Permanent),
         _ => Act::Fail(ErrorClass::Declined),
     })
@@ -172,7 +235,7 @@ async fn l05_record() {
 
     // The limit of level 1 is a reason too, also where what follows is repeated.
     let run = climb(Ladder::default(), |name| match name {
-        "asked" => Act::Hang,
+        "asked" => Act::HANG,
         "nudged" => Act::Fail(ErrorClass::Transient),
         _ => Act::Answer,
     })
@@ -199,3 +262,109 @@ async fn l06_forced_finish() {
     }
 }
 
+/// Not only errors: a reviewer's FAIL, an unexpected output, a call in progress for longer than
+/// expected, and the same failure again and again; each is classified and enters the ladder.
+#[tokio::test(start_paused = true)]
+async fn l07_other_entries() {
+    /// Asks for `job`; gives the answer and the changes of level.
+    async fn ask(job: &str) -> (String, String) {
+        // The verdicts on answers are rules.
+        let rules = Halves { response: AnyOk, error: Chain }.adjust(
+            |outcome: Result<&String, &AnyError>, verdict| match outcome {
+                Ok(text) if text.starts_with("FAIL") => {
+                    Failure::new(ErrorClass::Unknown).reason("the reviewer said no").into()
+                }
+                Ok(text) if !text.ends_with('.') => {
+                    Failure::new(ErrorClass::Permanent).reason("not a sentence").into()
+                }
+                _ => verdict,
+            },
+        );
+        let (classifier, seen, (desk, _inbox)) = (Classifier::new(rules), Seen::default(), desk());
+        classifier.observe(seen.clone());
+
+        // A loop: the third time in a row that this agent fails in the same way.
+        let last = Arc::new(Mutex::new((None, 0)));
+        let detector = service_fn(move |observation: Observation| {
+            let mut last = last.lock().unwrap();
+            let same = last.0 == Some(observation.fingerprint);
+            *last = (Some(observation.fingerprint), if same { last.1 + 1 } else { 1 });
+            let verdict: Verdict = match last.1 >= 3 {
+                true => Failure::new(ErrorClass::Permanent).reason("loop").into(),
+                false => observation.local.into(),
+            };
+            async move { Ok::<_, Infallible>(verdict) }
+        });
+
+        let agent = service_fn(|job: String| async move {
+            match job.as_str() {
+                "write" => Ok("FAIL: no tests".to_owned()),
+                "say" => Ok("unexpected {".to_owned()),
+                "think" => {
+                    sleep(seconds(20)).await;
+                    Ok("Too late.".to_owned())
+                }
+                "loop" => Err(AnyError::from(io::Error::from(io::ErrorKind::ConnectionReset))),
+                other => Ok(format!("{other}.")),
+            }
+        });
+        let rungs = Ladder::default()
+            .enter(ErrorClass::Timeout, Level::Nudge)
+            .build(classifier.clone(), desk)
+            .unwrap()
+            .nudge(|_job: String, _failed| "Nudged".to_owned())
+            .replan(|_job: String, _failed| "Replanned".to_owned());
+        let stack = ServiceBuilder::new()
+            .layer(rungs)
+            .layer(ClassifyLayer::new(classifier.clone(), detector))
+            .layer(TimeoutLayer::new(classifier, seconds(10)).unwrap())
+            .service(agent);
+        let job = job.to_owned();
+        let answer = tokio::spawn(async move { stack.oneshot(job).await }).await.unwrap();
+        (answer.unwrap(), Changes::of(&seen.last()).to_string())
+    }
+
+    let (answer, changes) = ask("write").await;
+    assert_eq!(answer, "Nudged.");
+    assert_eq!(changes, "0ns: call -> nudge: Unknown (the reviewer said no)\n");
+
+    let (answer, changes) = ask("say").await;
+    assert_eq!(answer, "Replanned.");
+    assert_eq!(changes, "0ns: call -> replan: Permanent (not a sentence)\n");
+
+    // Expected within 10 s; a tenth more to come to an end.
+    let (answer, changes) = ask("think").await;
+    assert_eq!(answer, "Nudged.");
+    assert_eq!(changes, "11s: call -> nudge: Timeout (no answer within 11s)\n");
+
+    // Two retries as for a network error; then it is no longer taken for one.
+    let (answer, changes) = ask("loop").await;
+    assert_eq!(answer, "Replanned.");
+    assert_eq!(
+        changes,
+        "0ns: call -> retry: Transient (connection reset)\n\
+         3s: retry -> replan: Permanent (connection reset)\n"
+    );
+}
+
+/// A time limit of an attempt below the retry is not the end of level 1.
+#[tokio::test(start_paused = true)]
+async fn l05_record_with_limited_attempts() {
+    let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    let (seen, (desk, _inbox)) = (Seen::default(), desk());
+    classifier.observe(seen.clone());
+    let agent = service_fn(|job: u32| async move {
+        sleep(seconds(if job == 1 { 60 } else { 1 })).await;
+        Ok::<_, AnyError>(job)
+    });
+    let stack = ServiceBuilder::new()
+        .layer(Ladder::default().build(classifier.clone(), desk).unwrap().nudge(|_: u32, _| 2))
+        .layer(TimeoutLayer::new(classifier, seconds(2)).unwrap())
+        .service(agent);
+    assert_eq!(stack.oneshot(1).await.unwrap(), 2);
+    assert_eq!(
+        Changes::of(&seen.last()).to_string(),
+        "2.2s: call -> retry: Timeout (no answer within 2.2s)\n\
+         15.8s: retry -> nudge: Timeout (no answer within 2.2s)\n"
+    );
+}
