@@ -211,22 +211,34 @@ impl Ladder {
 /// A table, for a person.
 impl fmt::Display for Ladder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, [true; 5])
+    }
+}
+
+impl Ladder {
+    /// The table, of a ladder with only some levels given.
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, given: [bool; 5]) -> fmt::Result {
         writeln!(f, "ladder, {}: acts from a confidence of {}", self.mode, self.mode.threshold())?;
         writeln!(f, "{:<10} {:<7} {:<34} enters here", "level", "within", "does")?;
-        for level in Level::ALL {
+        for (level, given) in Level::ALL.into_iter().zip(given) {
             let within = format!("{:?}", self.limit(level));
             let does = match level {
                 Level::Retry => self.retry.describe(),
+                Level::Finish if !given => "not given: the failure as it is".to_owned(),
+                _ if !given => "not given: passed over".to_owned(),
                 Level::Nudge => "the same approach, adjusted".to_owned(),
                 Level::Replan => "another approach to the same goal".to_owned(),
                 Level::Fallback => "somebody else".to_owned(),
                 Level::Finish => "what there is, with an explanation".to_owned(),
             };
-            let classes =
-                ErrorClass::ALL.into_iter().filter(|class| self.entry.of(*class) == level);
-            let classes: Vec<_> = classes.map(ErrorClass::as_str).collect();
-            let number = level.number();
-            writeln!(f, "{number} {level:<8} {within:<7} {does:<34} {}", classes.join(", "))?;
+            let enters: Vec<_> = ErrorClass::ALL
+                .into_iter()
+                .filter(|class| self.entry.of(*class) == level)
+                .map(ErrorClass::as_str)
+                .collect();
+            let (number, enters) = (level.number(), enters.join(", "));
+            let line = format!("{number} {level:<8} {within:<7} {does:<34} {enters}");
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }

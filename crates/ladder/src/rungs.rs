@@ -1,9 +1,10 @@
 //! The stack that a description makes.
 
+use std::fmt;
 use std::time::Duration;
 
 use tower_layer::{Identity, Layer};
-use tower_triage_core::{AnyError, Classifier, ConfigError};
+use tower_triage_core::{AnyError, ClassSet, Classifier, ConfigError};
 use tower_triage_escalate::ending::Set;
 use tower_triage_escalate::{Desk, Ending, EscalateLayer, Failed as Ended, KeepFailure};
 use tower_triage_fallback::chain::Then;
@@ -21,18 +22,32 @@ use crate::level::Level;
 /// A ladder as one layer, from [`Ladder::build`].
 ///
 /// It is made of our layers: a retry in a time limit (level 1), a chain of fallback steps (levels 2
-/// to 4), an escalation (level 5). Levels 2 to 5 do nothing until they are given what to do, levels 2
-/// to 4 from the bottom up: with one below another that it stands above, it does not compile.
+/// to 4), an escalation (level 5). Levels 2 to 5 do nothing until they are given what to do.
+///
+/// Levels 2 to 4 are given from the bottom up. Otherwise it does not compile:
+///
+/// ```compile_fail
+/// # use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, Halves};
+/// # use tower_triage_escalate::Desk;
+/// # use tower_triage_ladder::{Ladder, Rungs};
+/// # let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+/// let rungs: Rungs<_> = Ladder::default().build(classifier, Desk::log())?;
+/// rungs
+///     .replan::<u32, u32, _>(|request, _failed| request)
+///     .nudge::<u32, u32, _>(|request, _failed| request); // error: `nudge` comes before `replan`
+/// # Ok::<_, tower_triage_core::ConfigError>(())
+/// ```
 ///
 /// `C` are levels 2 to 4 as far as they were given, `F` is how a call ends that they did not help.
 /// Clones share their state, as do all services made from one.
 ///
 /// # Cancel safety
 /// A call that is dropped drops whatever is in flight.
-#[derive(Clone, Debug)]
 #[must_use]
 pub struct Rungs<R, E = AnyError, C = Identity, F = KeepFailure> {
     ladder: Ladder,
+    /// Which levels were given what to do, from the bottom up.
+    given: [bool; 5],
     classifier: Classifier<R>,
     escalate: EscalateLayer<R, F, E>,
     climb: C,
@@ -75,6 +90,7 @@ impl Ladder {
             limit: TimeoutLayer::new(classifier.clone(), limit)?.policy(exact),
             retry: RetryLayer::new(classifier.clone()).policy(self.retries()?),
             classifier,
+            given: [true, false, false, false, false],
             ladder: self,
         })
     }
@@ -97,15 +113,15 @@ impl<R, E, C, F> Rungs<R, E, C, F> {
         self,
         adjust: impl FnOnce(EscalateLayer<R, F, E>) -> EscalateLayer<R, F2, E>,
     ) -> Rungs<R, E, C, F2> {
-        let Self { ladder, classifier, escalate, climb, limit, retry } = self;
-        Rungs { ladder, classifier, escalate: adjust(escalate), climb, limit, retry }
+        let Self { ladder, given, classifier, escalate, climb, limit, retry } = self;
+        Rungs { ladder, given, classifier, escalate: adjust(escalate), climb, limit, retry }
     }
 }
 
 impl<R, E, C: Climb<R, E>, F> Rungs<R, E, C, F> {
     /// Level 2: sends the request as `adjust` makes it: the same approach with other parameters. It
     /// has retries as in level 1, within the time of level 2.
-    pub fn nudge<Req, Res, X>(self, adjust: X) -> Rungs<R, E, Again<R, E, C, X, true>, F>
+    pub fn nudge<Req, Res, X>(mut self, adjust: X) -> Rungs<R, E, Again<R, E, C, X, true>, F>
     where
         X: Fn(Req, Failed<'_, Res, E>) -> Req,
     {
@@ -116,7 +132,7 @@ impl<R, E, C: Climb<R, E>, F> Rungs<R, E, C, F> {
 
     /// Level 3: sends another request for the same goal, made by `replan`. It has retries as in level
     /// 1, within the time of level 3.
-    pub fn replan<Req, Res, X>(self, replan: X) -> Rungs<R, E, Again<R, E, C, X, false>, F>
+    pub fn replan<Req, Res, X>(mut self, replan: X) -> Rungs<R, E, Again<R, E, C, X, false>, F>
     where
         X: Fn(Req, Failed<'_, Res, E>) -> Req,
     {
@@ -127,12 +143,13 @@ impl<R, E, C: Climb<R, E>, F> Rungs<R, E, C, F> {
 
     /// Level 4: sends the request to somebody else, a service with the same response and error
     /// types.
-    pub fn fallback<B>(self, backup: B) -> Rungs<R, E, Elsewhere<R, E, C, B>, F> {
+    pub fn fallback<B>(mut self, backup: B) -> Rungs<R, E, Elsewhere<R, E, C, B>, F> {
         let (classes, limit) = self.rung(Level::Fallback);
         self.climb(|chain| chain.or_service(classes, backup).within(limit))
     }
 
-    fn rung(&self, level: Level) -> (tower_triage_core::ClassSet, Duration) {
+    fn rung(&mut self, level: Level) -> (ClassSet, Duration) {
+        self.given[level as usize] = true;
         (self.ladder.entry().reaching(level), self.ladder.limit(level))
     }
 
@@ -140,22 +157,24 @@ impl<R, E, C: Climb<R, E>, F> Rungs<R, E, C, F> {
         self,
         add: impl FnOnce(FallbackLayer<R, C::Steps, C::Keep>) -> C2,
     ) -> Rungs<R, E, C2, F> {
-        let Self { ladder, classifier, escalate, climb, limit, retry } = self;
+        let Self { ladder, given, classifier, escalate, climb, limit, retry } = self;
         let climb = add(climb.chain(&classifier));
-        Rungs { ladder, classifier, escalate, climb, limit, retry }
+        Rungs { ladder, given, classifier, escalate, climb, limit, retry }
     }
 }
 
 impl<R, E, C, F, A, K, G> Rungs<R, E, C, Ending<F, A, K, G>> {
     /// Level 5: the answer that the caller gets when nothing helped: what there is, with an
     /// explanation. It is marked as a forced finish, and somebody hears of it all the same.
+    #[expect(clippy::type_complexity, reason = "a ladder is its type")]
     pub fn finish<Res, X>(
-        self,
+        mut self,
         finish: X,
     ) -> Rungs<R, E, C, Ending<Set<impl Fn(Ended<'_, Res, E>) -> Option<Res>>, A, K, G>>
     where
         X: Fn(Ended<'_, Res, E>) -> Res,
     {
+        self.given[Level::Finish as usize] = true;
         self.escalate(|layer| {
             layer.finish_with(move |ended: Ended<'_, Res, E>| Some(finish(ended)))
         })
@@ -176,5 +195,34 @@ where
         let repeated = self.retry.layer(inner);
         let action = Action::new(self.limit.layer(repeated.clone()), repeated);
         self.escalate.layer(self.climb.layer(action))
+    }
+}
+
+// === impl Clone and Debug: without bounds on rules and errors ===
+
+impl<R, E, C: Clone, F: Clone> Clone for Rungs<R, E, C, F> {
+    fn clone(&self) -> Self {
+        Self {
+            ladder: self.ladder.clone(),
+            given: self.given,
+            classifier: self.classifier.clone(),
+            escalate: self.escalate.clone(),
+            climb: self.climb.clone(),
+            limit: self.limit.clone(),
+            retry: self.retry.clone(),
+        }
+    }
+}
+
+/// The table of its [`Ladder`], with what was not given.
+impl<R, E, C, F> fmt::Display for Rungs<R, E, C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ladder.write(f, self.given)
+    }
+}
+
+impl<R, E, C, F> fmt::Debug for Rungs<R, E, C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rungs").field("ladder", &self.ladder).finish_non_exhaustive()
     }
 }
