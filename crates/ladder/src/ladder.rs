@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tower_triage_core::duration_text::DurationText;
-use tower_triage_core::{Backoff, ConfigError, ErrorClass, EscalateWhen, Jitter, duration_text};
+use tower_triage_core::{
+    Backoff, ClassSet, ConfigError, ErrorClass, EscalateWhen, Jitter, duration_text,
+};
 use tower_triage_escalate::EscalatePolicy;
 use tower_triage_learn::Mode;
 use tower_triage_retry::{ClassRule, RetryPlan, RetryPolicy};
@@ -200,11 +202,9 @@ impl Ladder {
 
     /// Level 5 takes every failure that climbed to it, whatever its class.
     pub(crate) fn escalates(&self) -> EscalatePolicy {
-        let later =
-            ErrorClass::ALL.into_iter().filter(|class| class.escalate() != EscalateWhen::Now);
-        EscalatePolicy::new()
-            .when(later.collect::<tower_triage_core::ClassSet>(), EscalateWhen::OnExhaustion)
-            .wait(self.finish.within)
+        let by_now = |class: &ErrorClass| class.escalate() == EscalateWhen::Now;
+        let late: ClassSet = ErrorClass::ALL.into_iter().filter(|class| !by_now(class)).collect();
+        EscalatePolicy::new().when(late, EscalateWhen::OnExhaustion).wait(self.finish.within)
     }
 }
 

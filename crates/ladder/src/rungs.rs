@@ -108,7 +108,7 @@ impl<R, E, C, F> Rungs<R, E, C, F> {
         self
     }
 
-    /// Adjusts the layer at the top: who failed, captured requests, a question to somebody.
+    /// Adjusts the layer at the top: who failed, what is added to the record, captured requests.
     pub fn escalate<F2>(
         self,
         adjust: impl FnOnce(EscalateLayer<R, F, E>) -> EscalateLayer<R, F2, E>,

@@ -14,7 +14,7 @@ use tower_triage_core::{
     AnyError, AnyOk, Chain, Classifier, ClassifyLayer, ErrorClass, Failure, Halves, Incident,
     Observation, RulesExt, Verdict,
 };
-use tower_triage_escalate::{Escalation, Failed};
+use tower_triage_escalate::{Desk, Escalation, Failed, Receiver, Route, Routes};
 use tower_triage_ladder::{Changes, Ladder, Level, Mode};
 use tower_triage_test_support::Seen;
 use tower_triage_timeout::TimeoutLayer;
@@ -246,6 +246,20 @@ async fn l05_record() {
          37s: nudge -> replan: Transient (it was Transient)\n"
     );
 
+    // The retries of a nudge are no entry into level 1.
+    let run = climb(Ladder::default(), |name| match name {
+        "asked" => Act::Fail(ErrorClass::Unknown),
+        "nudged" => Act::Fail(ErrorClass::Transient),
+        _ => Act::Answer,
+    })
+    .await;
+    assert_eq!(run.times("nudged"), [0, 1_000, 3_000, 7_000]);
+    assert_eq!(
+        Changes::of(&run.incident.unwrap()).to_string(),
+        "0ns: call -> nudge: Unknown (it was Unknown)\n\
+         7s: nudge -> replan: Transient (it was Transient)\n"
+    );
+
     // Nothing failed, nothing changed.
     assert!(climb(Ladder::default(), |_| Act::Answer).await.incident.is_none());
 }
@@ -260,6 +274,26 @@ async fn l06_forced_finish() {
         let [told] = &run.told[..] else { panic!("{class}: {:?}", run.told) };
         assert_eq!((told.class, told.outcome.as_str()), (class, "forced"));
     }
+}
+
+/// A desk that does not answer holds the output up no longer than the time of the finish.
+#[tokio::test(start_paused = true)]
+async fn l06_nobody_hears() {
+    let deaf = service_fn(|_: Escalation| std::future::pending::<Result<(), Infallible>>());
+    let routes = Routes::new(Route::new(["operator"], "human_required"));
+    let desk = Desk::new(routes, [Receiver::new("operator").record(deaf)]).unwrap();
+    let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    let ladder = Ladder::default().within(Level::Finish, Duration::from_millis(100));
+    let rungs = ladder
+        .build(classifier, desk)
+        .unwrap()
+        .finish(|_: Failed<'_, String, AnyError>| "incomplete".to_owned());
+    let agent = service_fn(|_: String| async { Err::<String, _>(AnyError::msg("unheard of")) });
+    let begun = Instant::now();
+    let answer =
+        ServiceBuilder::new().layer(rungs).service(agent).oneshot("asked".to_owned()).await;
+    assert_eq!(answer.unwrap(), "incomplete");
+    assert_eq!(begun.elapsed().as_millis(), 100);
 }
 
 /// Not only errors: a reviewer's FAIL, an unexpected output, a call in progress for longer than
