@@ -5,6 +5,7 @@ mod common;
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -211,6 +212,35 @@ async fn l04_time_limits() {
     let run = climb(ladder, |_| Act::HANG).await;
     assert_eq!(run.calls.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 5_000, 5_001, 8_001]);
     assert_eq!(run.took, 10_001);
+}
+
+/// What was in flight is gone when the next level starts.
+#[tokio::test(start_paused = true)]
+async fn l04_in_flight() {
+    static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+    struct Work;
+    impl Drop for Work {
+        fn drop(&mut self) {
+            IN_FLIGHT.fetch_sub(1, SeqCst);
+        }
+    }
+
+    let (classifier, (desk, _inbox)) =
+        (Classifier::new(Halves { response: AnyOk, error: Chain }), desk());
+    let hangs = service_fn(async |_: u32| {
+        assert_eq!(IN_FLIGHT.fetch_add(1, SeqCst), 0);
+        let _work = Work;
+        std::future::pending::<Result<u32, AnyError>>().await
+    });
+    let rungs = Ladder::default()
+        .build(classifier, desk)
+        .unwrap()
+        .nudge(|_: u32, _| 2)
+        .replan(|_: u32, _| 3)
+        .fallback(hangs)
+        .finish(|_: Failed<'_, u32, AnyError>| IN_FLIGHT.load(SeqCst) as u32);
+    let stack = ServiceBuilder::new().layer(rungs).service(hangs);
+    assert_eq!(stack.oneshot(1).await.unwrap(), 0);
 }
 
 /// Every change of level is recorded with the reason.
