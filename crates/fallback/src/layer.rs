@@ -254,6 +254,18 @@ impl<R, T: Depth, K: Keeping> FallbackLayer<R, T, K> {
         self.push(classes, LastGoodStep::new(policy, ByRequest(key)), keep)
     }
 
+    /// Adds a step of your own ([`Step`](crate::chain::Step)). Keeps a copy of each request and a
+    /// clone of the service, which it may use.
+    #[must_use]
+    pub fn or_step<X>(
+        self,
+        classes: impl Into<ClassSet>,
+        step: X,
+    ) -> FallbackLayer<R, Then<T, X>, K::WithBoth> {
+        let keep = self.core.keep.clone().with_both();
+        self.push(classes, step, keep)
+    }
+
     /// Copies requests with `copy` instead of `Clone`: see [`copy_fn`](crate::copy_fn).
     #[must_use]
     pub fn copy_requests<P>(self, copy: P) -> FallbackLayer<R, T, K::By>

@@ -38,6 +38,7 @@
 //! | `or_value(classes, \|failed\| ..)` | a value made from the failure | nothing |
 //! | `or_last_good(classes, policy)` | the last good answer to the same operation | `Res: Clone` |
 //! | `or_last_good_by(classes, policy, \|req\| key)` | the last good answer to the same key | `Req: Clone`, `Res: Clone` |
+//! | `or_step(classes, step)` | a [`Step`](chain::Step) of your own | `Req: Clone`, `S: Clone` |
 //!
 //! `classes` is an [`ErrorClass`](tower_triage_core::ErrorClass), an array of them, or
 //! [`ClassSet::bypassable()`](tower_triage_core::ClassSet::bypassable). Where a request is not

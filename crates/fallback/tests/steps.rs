@@ -11,7 +11,10 @@ use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, ErrorClass, Halves, Resolution};
-use tower_triage_fallback::{FallbackLayer, LastGood, copy_fn};
+use tower_triage_fallback::chain::{Call, Step};
+use tower_triage_fallback::keep::KeepsService;
+use tower_triage_fallback::steps::OneCall;
+use tower_triage_fallback::{Failed, FallbackLayer, LastGood, copy_fn};
 use tower_triage_test_support::Seen;
 
 use ErrorClass::{Permanent, Throttled, Transient};
@@ -37,6 +40,39 @@ async fn a_replan_asks_the_same_service_something_else() {
     let mut service = layer.layer(primary.clone());
     assert_eq!(service.ready().await.unwrap().call(("large", 7)).await.unwrap().body, "small");
     assert_eq!(primary.take_requests(), [("large", 7), ("small", 7)]);
+}
+
+/// Asks the same service for the next request.
+struct Next;
+
+impl<S, K> Step<S, u32, K> for Next
+where
+    S: Service<u32>,
+    K: KeepsService<S, u32>,
+{
+    const KIND: &'static str = "next";
+    type Future = OneCall<S, u32>;
+
+    fn start(
+        &self,
+        call: &Call<'_, S, u32, K>,
+        _failed: Failed<'_, S::Response, S::Error>,
+    ) -> Result<Self::Future, &'static str> {
+        Ok(OneCall::new(call.service(), call.copy_request()? + 1))
+    }
+}
+
+#[tokio::test]
+async fn a_step_of_ones_own_has_request_and_service() {
+    let (classifier, seen) = (classifier(), Seen::default());
+    classifier.observe(seen.clone());
+    let primary = script([|| Ok(reply(429, "")), || Ok::<_, AnyError>(reply(200, "next"))]);
+    let layer = FallbackLayer::new(classifier).or_step(Throttled, Next);
+    let mut service = layer.layer(primary.clone());
+    assert_eq!(service.ready().await.unwrap().call(7).await.unwrap().body, "next");
+    assert_eq!(primary.take_requests(), [7, 8]);
+    let text = seen.last().timeline(10).to_string();
+    assert!(text.contains("fallback 1 (next) answered for Throttled"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

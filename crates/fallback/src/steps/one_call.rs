@@ -27,7 +27,9 @@ pin_project! {
 }
 
 impl<S: Service<Req>, Req> OneCall<S, Req> {
-    pub(crate) const fn new(service: S, request: Req) -> Self {
+    /// One call of `service`, which has yet to be polled ready.
+    #[must_use]
+    pub const fn new(service: S, request: Req) -> Self {
         Self { state: State::Readying { service, request: Some(request) } }
     }
 }
