@@ -20,6 +20,7 @@
 //! | `capture` | no | `HttpCodec`: HTTP requests kept with their escalations, to be driven again |
 //! | `learn` | no | [`learn`](mod@crate::learn): what helped against unknown failures is remembered |
 //! | `report` | no | [`report`](mod@crate::report): failure report, breaker table, wave summary, chart |
+//! | `ladder` | no | [`ladder`](mod@crate::ladder): five levels of recovery from one description |
 //! | `receivers` | no | [`receivers`]: escalations to CloudEvents webhooks, PagerDuty, Alertmanager, Slack |
 //! | `dead-letter-sqlite` | no | [`dead_letter_sqlite`]: escalations kept in a file |
 //! | `dead-letter-postgres` | no | [`dead_letter_postgres`]: escalations kept in PostgreSQL, for many processes |
@@ -75,6 +76,8 @@ pub use tower_triage_dead_letter_sqlite as dead_letter_sqlite;
 pub use tower_triage_escalate as escalate;
 #[cfg(feature = "fallback")]
 pub use tower_triage_fallback as fallback;
+#[cfg(feature = "ladder")]
+pub use tower_triage_ladder as ladder;
 #[cfg(feature = "learn")]
 pub use tower_triage_learn as learn;
 #[cfg(feature = "llm")]
