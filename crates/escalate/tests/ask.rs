@@ -15,7 +15,7 @@ use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_triage_core::incident::{StepKind, scope};
 use tower_triage_core::{
-    Classifier, Describe, ErrorClass, Halves, Incident, Operation, OwnError, Resolution,
+    Classifier, Describe, ErrorClass, Halves, Incident, Label, Operation, OwnError, Resolution,
 };
 use tower_triage_escalate::store::{
     Change, Filter, LeaseRequest, Letter, LetterState, MemoryStore, Refused, Store, StoreError,
@@ -37,6 +37,11 @@ struct Desks;
 impl Describe<String> for Desks {
     fn operation(&self, _: &String) -> Operation {
         Operation::new("orders.create")
+    }
+
+    /// Some have an id of their own.
+    fn request_id(&self, order: &String) -> Option<Label> {
+        order.strip_prefix('#').map(Label::new)
     }
 }
 
@@ -479,4 +484,57 @@ async fn what_cannot_work_does_not_build() {
     ] {
         assert_eq!(world.layer().ask(asking).unwrap_err().field(), field);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_asked_about_is_not_asked_about_twice() {
+    let (world, backend) = (World::new(), Backend::failing(9));
+    let stack = world.stack(world.asking(), &backend);
+    let first = call(&stack, "#7");
+    let asked = world.questions(1).await.remove(0);
+    let before = Instant::now();
+    let (outcome, incident) = ended(call(&stack, "#7")).await;
+    assert!(outcome.is_err() && before.elapsed() < SECOND);
+    assert_eq!(decided(&incident), None);
+    assert_eq!(world.letter().await.id(), asked.id(), "one letter");
+    world.answer(&asked, Decision::Respond(json!("x"))).await.unwrap();
+    assert_eq!(ended(first).await.0, Ok("by hand"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_lease_nothing_is_sent_again() {
+    let moody = Arc::new(Moody::default());
+    let (world, backend) = (World::over(moody.clone()), Backend::failing(1));
+    let waiting = call(&world.stack(world.asking(), &backend), "tea");
+    let asked = world.questions(1).await.remove(0);
+    moody.down.store(true, Ordering::SeqCst);
+    world.answer(&asked, Decision::Retry).await.unwrap();
+    assert!(ended(waiting).await.0.is_err(), "a worker may be driving it again");
+    assert_eq!(backend.sent(), ["tea"]);
+    assert_eq!(world.letter().await.state, LetterState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_keeps_no_answer_from_its_caller() {
+    let moody = Arc::new(Moody::default());
+    let (world, backend) = (World::over(moody.clone()), Backend::failing(1));
+    let waiting = call(&world.stack(world.asking(), &backend), "tea");
+    let asked = world.questions(1).await.remove(0);
+    world.answer(&asked, Decision::Retry).await.unwrap();
+    moody.hangs.store(true, Ordering::SeqCst);
+    let before = Instant::now();
+    assert_eq!(ended(waiting).await.0, Ok("done"));
+    assert!(before.elapsed() < 5 * SECOND, "{:?}", before.elapsed());
+    let letter = world.letter().await;
+    assert_eq!(letter.state, LetterState::Open);
+    assert!(letter.lease.is_some(), "its lease ends by itself: a second try, and no loss");
+
+    // Nor beyond its deadline.
+    let waiting = call(&world.stack(world.asking(), &Backend::failing(9)), "cake");
+    moody.hangs.store(false, Ordering::SeqCst);
+    world.questions(1).await;
+    moody.hangs.store(true, Ordering::SeqCst);
+    let before = Instant::now();
+    assert!(ended(waiting).await.0.is_err());
+    assert!(before.elapsed() < 10 * MINUTE + 10 * SECOND, "{:?}", before.elapsed());
 }

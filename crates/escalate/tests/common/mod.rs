@@ -199,7 +199,7 @@ pub(crate) fn desk_with(policy: DeskPolicy, receiver: Receiver) -> Desk {
     Desk::with_policy(policy, to_human(), [receiver]).unwrap()
 }
 
-/// A store that takes nothing when it is down, and does not answer when it hangs.
+/// A store that takes and leases nothing when it is down, and takes and changes nothing when it hangs.
 #[derive(Debug, Default)]
 pub(crate) struct Moody {
     pub store: MemoryStore,
@@ -222,10 +222,16 @@ impl Store for Moody {
         self.store.list(filter, after, limit)
     }
     fn lease(&self, request: LeaseRequest) -> Pending<'_, Vec<Letter>> {
-        self.store.lease(request)
+        match self.down.load(Ordering::SeqCst) {
+            true => Box::pin(async { Err(StoreError::unavailable("down")) }),
+            false => self.store.lease(request),
+        }
     }
     fn change(&self, id: IncidentId, change: Change) -> Pending<'_, Letter> {
-        self.store.change(id, change)
+        match self.hangs.load(Ordering::SeqCst) {
+            true => Box::pin(std::future::pending()),
+            false => self.store.change(id, change),
+        }
     }
     fn stats(&self) -> Pending<'_, Stats> {
         self.store.stats()
