@@ -15,7 +15,7 @@ use tokio::time::{Instant, advance, sleep};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_triage::escalate::store::{Filter, LetterState, MemoryStore, Store, StoreSink};
-use tower_triage::escalate::{JsonCodec, Receiver, Redrive, Route, Routes};
+use tower_triage::escalate::{JsonCodec, LogSink, Receiver, Redrive, Route, Routes};
 use tower_triage::fallback::decompose;
 use tower_triage::preset::strategist::{backoff, breaker_policy, retry_policy};
 use tower_triage::preset::{Strategist, strategist};
@@ -34,9 +34,10 @@ fn routes() -> Routes {
     Routes::new(Route::new(["human"], "look_into_it"))
 }
 
-/// The preset, with a desk that nobody asks.
+/// The preset, with a desk that logs.
 fn layers(classifier: &Classifier<Rules>) -> Strategist<Rules> {
-    strategist(classifier.clone(), desk(routes()).0)
+    let desk = Desk::new(routes(), [Receiver::new("human").record(LogSink)]).unwrap();
+    strategist(classifier.clone(), desk)
 }
 
 async fn treated(worker: &Worker, task: Task) -> Outcome {
@@ -231,11 +232,11 @@ fn chain(classifier: &Classifier<Rules>, entries: Vec<Entry>) -> Stack {
 async fn r05_model_chain() {
     use ErrorClass::{Quota, Rejected, Transient};
     let (classifier, seen) = classifier();
-    let [large, medium, small] = [worker([Says("large")]), worker([Says("medium")]), worker([Says("small")])];
-    let simplified = small.clone().map_request(|task: Task| Task {
-        prompt: format!("in short: {}", task.prompt),
-        ..task
-    });
+    let [large, medium, small] =
+        [worker([Says("large")]), worker([Says("medium")]), worker([Says("small")])];
+    let simplified = small
+        .clone()
+        .map_request(|task: Task| Task { prompt: format!("in short: {}", task.prompt), ..task });
     let next = [Quota, Transient, Rejected];
     let models = vec![
         entry("large", next, &large),
@@ -280,10 +281,9 @@ async fn r05_model_chain() {
 #[tokio::test(start_paused = true)]
 async fn r06_tool_chain() {
     use ErrorClass::{Rejected, Transient};
-    for (primary, line, other) in [
-        ("search", status(502), "equivalent tool"),
-        ("primary", sqlstate("57P03"), "replica"),
-    ] {
+    for (primary, line, other) in
+        [("search", status(502), "equivalent tool"), ("primary", sqlstate("57P03"), "replica")]
+    {
         let (classifier, _) = classifier();
         let (first, second) = (worker([line]), worker([Says(other)]));
         let tools = vec![
@@ -318,7 +318,9 @@ async fn r07_decomposition() {
             let fails = |class| Err(AnyError::from(Trouble(Failure::new(class))));
             match task.prompt.as_str() {
                 prompt if prompt.split(' ').count() > 4 => fails(ErrorClass::Declined),
-                "flaky" if first.fetch_add(1, Ordering::SeqCst) == 0 => fails(ErrorClass::Transient),
+                "flaky" if first.fetch_add(1, Ordering::SeqCst) == 0 => {
+                    fails(ErrorClass::Transient)
+                }
                 "broken" => fails(ErrorClass::Internal),
                 prompt => Ok(answer(&prompt.to_uppercase())),
             }
@@ -442,8 +444,8 @@ async fn r09_dead_letters() {
     let desk = Desk::new(routes(), [receiver]).unwrap();
     let (classifier, _) = classifier();
     let (model, backup) = (worker([status(503)]), worker([status(500)]));
-    let fallback = FallbackLayer::new(classifier.clone())
-        .or_service(ClassSet::bypassable(), backup.clone());
+    let fallback =
+        FallbackLayer::new(classifier.clone()).or_service(ClassSet::bypassable(), backup.clone());
     let stack = strategist(classifier.clone(), desk)
         .escalate(|escalate| escalate.from("planner").capture(JsonCodec::<Task>::new()))
         .fallback(|_| fallback)
@@ -547,5 +549,8 @@ async fn r10_learning_adapts_the_waits() {
     limit.store(usize::MAX, Ordering::SeqCst);
     let recovered = half_a_minute().await.expect("a rate stays");
     let sent_again = sent_in_the_last(10 * SECOND);
-    assert!(recovered > 2.0 * throttled && sent_again > 2 * sent, "{recovered}, {sent_again} in ten");
+    assert!(
+        recovered > 2.0 * throttled && sent_again > 2 * sent,
+        "{recovered}, {sent_again} in ten"
+    );
 }
