@@ -358,17 +358,8 @@ fn e08_escalation_matrix() {
         ("anybody else", &["human"], "human_required"),
     ] {
         let route = routes.find(from, ErrorClass::Transient, "build", Priority::Medium);
-        assert_eq!((&route.to[..], route.task_type.as_str()), (&to.map_owned()[..], task_type));
-    }
-}
-
-trait MapOwned {
-    fn map_owned(&self) -> Vec<String>;
-}
-
-impl MapOwned for [&str] {
-    fn map_owned(&self) -> Vec<String> {
-        self.iter().map(|text| (*text).to_owned()).collect()
+        assert_eq!(route.to, to);
+        assert_eq!(route.task_type, task_type);
     }
 }
 

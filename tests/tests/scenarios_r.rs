@@ -274,7 +274,8 @@ async fn r05_model_chain() {
     assert_eq!(made(), [9, 6, 6]);
     // Half a minute later the second is tried again.
     advance(30 * SECOND).await;
-    (large.now(fails(Quota)), medium.now(Says("medium")));
+    large.now(fails(Quota));
+    medium.now(Says("medium"));
     assert_eq!(ask().await.unwrap().text, "medium");
 }
 

@@ -39,7 +39,7 @@
 //! | `or_last_good(classes, policy)` | the last good answer to the same operation | `Res: Clone` |
 //! | `or_last_good_by(classes, policy, \|req\| key)` | the last good answer to the same key | `Req: Clone`, `Res: Clone` |
 //!
-//! A backup can be any service of the same types: [`decompose`] makes one that splits the request,
+//! A backup can be any service of the same types: [`decompose()`] makes one that splits the request,
 //! runs the parts a few at a time, and merges; a `FallbackLayer` around a backup makes a chain, each
 //! entry with its classes and, if it has one, its own breaker.
 //!
@@ -71,7 +71,7 @@
 //! | steps | at most 2 (`.max_steps::<N>()` on the empty chain; more do not compile) |
 //! | time limit of a step | none (`.within(limit)` behind the step) |
 //! | copies of requests | by `Clone` |
-//! | parts under way ([`decompose`]) | 4 |
+//! | parts under way ([`decompose()`]) | 4 |
 //! | kept answers ([`LastGood`]) | replaced at most every 1 s, at most 5 min old, at most 1024 |
 //!
 //! # What it does not do
