@@ -76,8 +76,12 @@ async fn parts_run_a_few_at_a_time_and_are_merged_in_order() {
         if let Some(parts) = at_once {
             service = service.at_once(parts).unwrap();
         }
-        let answer = service.oneshot("abcdefgh".to_owned()).await.unwrap();
-        assert_eq!(answer.body, "abcdefgh");
+        // Unboxed in a task.
+        let task = tokio::spawn(async move {
+            let mut service = service;
+            service.ready().await?.call("abcdefgh".to_owned()).await
+        });
+        assert_eq!(task.await.unwrap().unwrap().body, "abcdefgh");
         assert_eq!(busy.now_and_most(), [0, most]);
     }
     let error = decompose((), letters, join).at_once(0).unwrap_err();
