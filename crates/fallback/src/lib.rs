@@ -40,6 +40,10 @@
 //! | `or_last_good_by(classes, policy, \|req\| key)` | the last good answer to the same key | `Req: Clone`, `Res: Clone` |
 //! | `or_step(classes, step)` | a [`Step`](chain::Step) of your own | `Req: Clone`, `S: Clone` |
 //!
+//! A backup can be any service of the same types: [`decompose()`] makes one that splits the request,
+//! runs the parts a few at a time, and merges; a `FallbackLayer` around a backup makes a chain, each
+//! entry with its classes and, if it has one, its own breaker.
+//!
 //! `classes` is an [`ErrorClass`](tower_triage_core::ErrorClass), an array of them, or
 //! [`ClassSet::bypassable()`](tower_triage_core::ClassSet::bypassable). Where a request is not
 //! `Clone`, [`copy_requests`](FallbackLayer::copy_requests) copies it with a function.
@@ -68,6 +72,7 @@
 //! | steps | at most 2 (`.max_steps::<N>()` on the empty chain; more do not compile) |
 //! | time limit of a step | none (`.within(limit)` behind the step) |
 //! | copies of requests | by `Clone` |
+//! | parts under way ([`decompose()`]) | 4 |
 //! | kept answers ([`LastGood`]) | replaced at most every 1 s, at most 5 min old, at most 1024 |
 //!
 //! # What it does not do
@@ -86,6 +91,7 @@
 struct ReadmeDoctests;
 
 pub mod chain;
+pub mod decompose;
 mod failed;
 pub mod future;
 mod handle;
@@ -95,6 +101,7 @@ mod service;
 pub mod steps;
 
 pub use self::{
+    decompose::{Decompose, decompose},
     failed::Failed,
     handle::FallbackHandle,
     keep::{ByClone, CopyFn, CopyRequest, copy_fn},

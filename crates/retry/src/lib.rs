@@ -79,6 +79,8 @@
 //! Where a dependency throttles often, an [`AdaptiveLayer`] directly below the retry lengthens the
 //! waits by themselves, and shortens them again when it ceases.
 //!
+//! Work in steps saves a [`Checkpoint`] after each; a [nudge](RetryLayer::nudge) resumes from it.
+//!
 //! # Defaults
 //!
 //! | setting | default |
@@ -113,6 +115,7 @@
 mod adaptive;
 mod aws;
 pub mod budget;
+mod checkpoint;
 mod decision;
 pub mod future;
 mod layer;
@@ -130,6 +133,7 @@ pub use self::{
     adaptive::{Adaptive, AdaptiveFuture, AdaptiveLayer, Cubic, SendRate},
     aws::AwsStandard,
     budget::Budget,
+    checkpoint::Checkpoint,
     decision::{Decision, Facts, Progress},
     layer::RetryLayer,
     nudge::{NoNudge, Nudge, NudgeFn},

@@ -10,11 +10,12 @@ use tower_service::Service;
 use tower_triage_core::incident;
 
 pin_project! {
-    /// Polls a service ready and calls that same instance, so that layers of ours inside it join
-    /// the call that the fallback is for.
+    /// Polls a service ready and calls that same instance. If it joins, layers of ours inside belong
+    /// to the call that the fallback is for; else it is a call of its own.
     pub struct OneCall<S: Service<Req>, Req> {
         #[pin]
         state: State<S, Req, S::Future>,
+        joins: bool,
     }
 }
 
@@ -30,7 +31,12 @@ impl<S: Service<Req>, Req> OneCall<S, Req> {
     /// One call of `service`, which has yet to be polled ready.
     #[must_use]
     pub const fn new(service: S, request: Req) -> Self {
-        Self { state: State::Readying { service, request: Some(request) } }
+        Self { state: State::Readying { service, request: Some(request) }, joins: true }
+    }
+
+    /// A call of its own: a part of a decomposed one.
+    pub(crate) fn on_its_own(service: S, request: Req) -> Self {
+        Self { joins: false, ..Self::new(service, request) }
     }
 }
 
@@ -38,13 +44,17 @@ impl<S: Service<Req>, Req> Future for OneCall<S, Req> {
     type Output = Result<S::Response, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let this = self.project();
+        let mut state = this.state;
         loop {
             match state.as_mut().project() {
                 StateProj::Readying { service, request } => {
                     ready!(service.poll_ready(cx))?;
                     let request = request.take().expect("polled after it was ready");
-                    let future = incident::call(service, request);
+                    let future = match this.joins {
+                        true => incident::call(service, request),
+                        false => service.call(request),
+                    };
                     state.set(State::Calling { future });
                 }
                 StateProj::Calling { future } => return future.poll(cx),

@@ -5,7 +5,12 @@
 //! | [`service`] | yes | none | defaults, requests that are `Clone` | one, rejects with an error |
 //! | [`http_client`] | yes | none | defaults, bodies that are `Clone`, failed responses drained | one per host, rejects with an error |
 //! | [`reqwest_client`] | yes | none | defaults, bodies of bytes, failed responses drained | one per host, rejects with an error |
+//! | [`escalation()`] | every failure that leaves | none | 3 attempts, 2 s and 8 s | one per operation, 5 in a row, 5 min |
+//! | [`strategist()`] | yes | none | 3 attempts, 1 s and 2 s, adaptive rate | 5 in a row, 30 s |
 //! | [`http_server`] | yes | none | none: a server must not repeat its handlers | one, rejects with 503 and Retry-After |
+
+pub mod escalation;
+pub mod strategist;
 
 use tower_layer::Identity;
 use tower_triage_circuit_breaker::CircuitBreakerLayer;
@@ -15,7 +20,10 @@ use tower_triage_retry::RetryLayer;
 
 use crate::triage::Triage;
 
-/// What [`service`] makes.
+pub use self::escalation::escalation;
+pub use self::strategist::{Strategist, strategist};
+
+/// What [`service`] and [`escalation()`] make.
 pub type Service<R, E = AnyError> =
     Triage<EscalateLayer<R, KeepFailure, E>, Identity, RetryLayer<R>, CircuitBreakerLayer<R>>;
 
