@@ -152,6 +152,7 @@ mod desk;
 pub mod ending;
 mod escalation;
 pub mod future;
+mod later;
 mod layer;
 mod policy;
 mod question;

@@ -538,3 +538,19 @@ async fn a_store_that_hangs_keeps_no_answer_from_its_caller() {
     assert!(ended(waiting).await.0.is_err());
     assert!(before.elapsed() < 10 * MINUTE + 10 * SECOND, "{:?}", before.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn spans_without_end_do_not_panic() {
+    let (world, backend) = (World::new(), Backend::failing(9));
+    let asking = world
+        .asking()
+        .deadline(Duration::MAX)
+        .lease(Duration::MAX)
+        .level(["operator"], Duration::MAX)
+        .level(["boss"], Duration::MAX);
+    let waiting = call(&world.stack(asking, &backend), "tea");
+    let asked = world.questions(1).await.remove(0);
+    world.answer(&asked, Decision::Retry).await.unwrap();
+    assert!(ended(waiting).await.0.is_err(), "the request was sent again, and failed again");
+    assert_eq!(backend.sent().len(), 2);
+}

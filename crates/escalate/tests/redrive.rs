@@ -645,3 +645,22 @@ async fn it_can_be_spawned_over_services_that_are_not_sync() {
     });
     assert_eq!(run.await.unwrap().redriven, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn spans_without_end_do_not_panic() {
+    let (world, seen) = (World::with(2).await, Seen::default());
+    let end = Duration::MAX;
+    let policy = fast().concurrency(1).lease(end).call_timeout(end).retain_every(end);
+    let policy = policy.retention(Retention::new().settled_for(end));
+    // The second is refused, and its server never wants to be asked again.
+    let shop = seen.shop(async |number, _| match number {
+        1 => Ok(()),
+        _ => Err(Broken(ErrorClass::Rejected, Some(Duration::MAX))),
+    });
+    let (stop, run) = started(world.worker(shop, policy));
+    until(&world, LetterState::Redriven, 1).await;
+    sleep(3600 * SECOND).await;
+    stop.send(()).unwrap();
+    assert_eq!(run.await.unwrap().redriven, 1);
+    assert_eq!(world.letter(2).await.state, LetterState::Open);
+}

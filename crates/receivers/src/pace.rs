@@ -17,6 +17,8 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(gap: Duration) -> Self {
+        // A format may ask for any gap; one that nobody lives to see is no moment.
+        let gap = gap.min(Duration::from_secs(30 * 365 * 24 * 3600));
         Self { gap, next: Arc::default() }
     }
 
@@ -52,6 +54,14 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         pace.turn().await;
         assert_eq!(began.elapsed().as_secs(), 12, "idle time makes no one wait, nor a burst");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gap_without_end_lets_one_pass() {
+        let pace = Pace::new(Duration::MAX);
+        pace.turn().await;
+        let second = tokio::time::timeout(Duration::from_secs(3600), pace.turn());
+        assert!(second.await.is_err());
     }
 
     #[tokio::test]

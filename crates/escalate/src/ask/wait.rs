@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::ask::Asking;
 use crate::desk::{Delivered, Desk};
 use crate::escalation::Escalation;
+use crate::later::later;
 use crate::policy::Recording;
 use crate::question::Decision;
 use crate::store::{Change, LeaseRequest, LeaseToken, Pending, Put, Refused, StoreError};
@@ -46,7 +47,7 @@ pub(crate) async fn ask(
     wait: Duration,
     place: OwnedSemaphorePermit,
 ) -> Asked {
-    let deadline = Instant::now() + asking.waits();
+    let deadline = later(Instant::now(), asking.waits());
     let id = escalation.id;
     desk.address(&mut escalation);
     for name in asking.levels.first().iter().flat_map(|level| &level.to) {
@@ -151,7 +152,7 @@ impl Waiting {
         let levels = &self.asking.levels;
         match levels.get(level as usize) {
             Some(now) if level as usize + 1 < levels.len() => {
-                self.deadline.min(Instant::now() + now.within)
+                self.deadline.min(later(Instant::now(), now.within))
             }
             _ => self.deadline,
         }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::later::later;
+
 /// A timer is late by up to so much; the calls behind it make up for that, and for no more.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -30,9 +32,7 @@ impl Pace {
     pub(super) fn begin(&mut self, now: Instant) {
         let earliest = now.checked_sub(TICK).unwrap_or(now);
         let slot = self.next.map_or(now, |next| next.max(earliest));
-        // So far away that nobody lives to see it.
-        let far = Duration::from_secs(365 * 24 * 3600);
-        self.next = Some(slot + self.interval.min(far));
+        self.next = Some(later(slot, self.interval));
     }
 
     /// No call begins before.

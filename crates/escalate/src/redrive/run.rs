@@ -12,6 +12,7 @@ use tower_service::Service;
 use tower_triage_core::Classify;
 use tower_triage_core::incident::IncidentId;
 
+use crate::later::later;
 use crate::redrive::drive::{Done, Shared};
 use crate::redrive::pace::Pace;
 use crate::redrive::progress::{Driven, Fate, Progress};
@@ -105,7 +106,7 @@ where
             let retains = until == Until::Stopped && self.shared.policy.retention.is_some();
             let now = Instant::now();
             // A letter must not wait for its turn until its lease is over.
-            let paused = self.pace.next(now) > now + self.turn();
+            let paused = self.pace.next(now) > later(now, self.turn());
             if paused {
                 self.give_back("the service refuses calls for now").await;
             }
@@ -138,7 +139,7 @@ where
                 }
                 () = sleep_until(retain_at), if retains => {
                     self.retain().await;
-                    retain_at = Instant::now() + self.shared.policy.retain_every;
+                    retain_at = later(Instant::now(), self.shared.policy.retain_every);
                 }
             }
         }
@@ -224,7 +225,7 @@ where
 
     fn hear(&mut self, Done { id, fate, pause }: Done) {
         if let Some(pause) = pause {
-            self.pace.pause(Instant::now() + pause);
+            self.pace.pause(later(Instant::now(), pause));
         }
         self.progress.add(&fate);
         self.count_left();
