@@ -7,9 +7,13 @@
 //! | [`reqwest_client`] | yes | none | defaults, bodies of bytes, failed responses drained | one per host, rejects with an error |
 //! | [`escalation()`] | every failure that leaves | none | 3 attempts, 2 s and 8 s | one per operation, 5 in a row, 5 min |
 //! | [`strategist()`] | yes | none | 3 attempts, 1 s and 2 s, adaptive rate | 5 in a row, 30 s |
+//! | [`orchestrator()`] | every failure that leaves | none | 5 attempts, 2, 4, 8, 16 s, of 33 s each | one per operation, outside the retry, 3 in a row, 60 s |
+//! | [`ladder()`] | what no level solved | levels 2 to 4, as you give them | 4 attempts, 1, 2, 4 s, within 30 s | none |
 //! | [`http_server`] | yes | none | none: a server must not repeat its handlers | one, rejects with 503 and Retry-After |
 
 pub mod escalation;
+#[cfg(all(feature = "fallback", feature = "learn", feature = "report", feature = "timeout"))]
+pub mod orchestrator;
 pub mod strategist;
 
 use tower_layer::Identity;
@@ -21,6 +25,8 @@ use tower_triage_retry::RetryLayer;
 use crate::triage::Triage;
 
 pub use self::escalation::escalation;
+#[cfg(all(feature = "fallback", feature = "learn", feature = "report", feature = "timeout"))]
+pub use self::orchestrator::{Orchestrator, orchestrator};
 pub use self::strategist::{Strategist, strategist};
 
 /// What [`service`] and [`escalation()`] make.
@@ -36,6 +42,17 @@ pub fn service<R, E>(classifier: Classifier<R>, desk: Desk) -> Service<R, E> {
         retry: RetryLayer::new(classifier.clone()),
         breaker: CircuitBreakerLayer::new(classifier),
     }
+}
+
+/// The five levels of [`tower_triage_ladder`] with the numbers of
+/// [`Ladder::default`](tower_triage_ladder::Ladder), as one layer: give it levels 2 to 5. With other
+/// numbers: [`Ladder::build`](tower_triage_ladder::Ladder::build).
+///
+/// # Panics
+/// Never: the numbers are fixed, and a test builds them.
+#[cfg(feature = "ladder")]
+pub fn ladder<R, E>(classifier: Classifier<R>, desk: Desk) -> tower_triage_ladder::Rungs<R, E> {
+    tower_triage_ladder::Ladder::default().build(classifier, desk).expect("fixed numbers")
 }
 
 #[cfg(feature = "http")]

@@ -1,0 +1,102 @@
+//! Self-recovery first, then somebody who can act, each in their time: the numbers of
+//! [`orchestrator()`], each to be taken alone and changed.
+//!
+//! | what | how |
+//! |---|---|
+//! | time of an attempt | told after 30 s ([`soft_limit`](tower_triage_timeout::soft_limit())), dropped after 33 s |
+//! | attempts, the first included | 5; for an `Unknown` failure 3 |
+//! | waits | 2, 4, 8, 16 s; as long as the server says, but a wait of more than 16 s is not begun |
+//! | retry budget | 100 at the start and at most, and one for each call |
+//! | breaker | one per kind of operation, outside the retry: 3 calls in a row; after 60 s at most 2 probes at a time, 2 successes close |
+//! | somebody is told | of every failure that leaves the stack, `Permanent` too, not `Cancelled`; of each breaker that opens |
+
+mod slots;
+
+use std::time::Duration;
+
+use tower_layer::Identity;
+use tower_triage_circuit_breaker::{BreakerPolicy, CircuitBreakerLayer, KeyedSettings};
+use tower_triage_core::{AnyError, Backoff, Classifier, ErrorClass, Jitter};
+use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
+use tower_triage_retry::budget::{BucketSettings, Budget};
+use tower_triage_retry::{ClassRule, RetryLayer, RetryPolicy};
+use tower_triage_timeout::{TimeoutLayer, TimeoutPolicy};
+
+use super::escalation::escalate_policy;
+
+pub use self::slots::Slots;
+
+/// What [`orchestrator()`] makes.
+pub type Orchestrator<R, E = AnyError> = Slots<
+    EscalateLayer<R, KeepFailure, E>,
+    Identity,
+    CircuitBreakerLayer<R>,
+    RetryLayer<R>,
+    TimeoutLayer<R>,
+>;
+
+/// For whoever gives tasks to workers and goes on whatever becomes of them.
+/// [The module](mod@crate::preset::orchestrator) has its numbers.
+///
+/// Errors must hold an open circuit and a time limit that passed (`E: From<CircuitOpen> +
+/// From<Elapsed>`; [`AnyError`] can).
+///
+/// # Panics
+/// Never: the numbers are fixed, and a test builds them.
+pub fn orchestrator<R, E>(classifier: Classifier<R>, desk: Desk) -> Orchestrator<R, E> {
+    const FIXED: &str = "fixed numbers";
+    let limit = TimeoutLayer::new(classifier.clone(), timeout_policy().soft()).expect(FIXED);
+    let retry = RetryLayer::new(classifier.clone())
+        .policy(retry_policy().build().expect(FIXED))
+        .budget(Budget::bucket(budget_settings()).expect(FIXED));
+    let breaker = CircuitBreakerLayer::new(classifier.clone())
+        .policy(breaker_policy().build().expect(FIXED))
+        .name("orchestrator")
+        .keyed(KeyedSettings::default());
+    let escalate = EscalateLayer::new(classifier, desk).policy(escalate_policy());
+    Slots { escalate, fallback: Identity::new(), breaker, retry, timeout: limit }
+}
+
+/// How long one attempt may take: told after 30 s, dropped a tenth later.
+#[must_use]
+pub const fn timeout_policy() -> TimeoutPolicy {
+    TimeoutPolicy::new(Duration::from_secs(30))
+}
+
+/// Which classes are repeated, how often, and when.
+#[must_use]
+pub fn retry_policy() -> RetryPolicy {
+    use ErrorClass::{Contention, Throttled, Transient, Unknown};
+    let rule = || ClassRule::new(backoff());
+    [Transient, Throttled, Contention]
+        .into_iter()
+        .fold(RetryPolicy::default().attempts(5), |policy, class| policy.retry(class, rule()))
+        .retry(Unknown, rule().attempts(3))
+        .count_all_waits(true)
+        .hint_cap(LONGEST_WAIT)
+}
+
+/// 2 s, doubling up to 16 s, exactly.
+#[must_use]
+pub fn backoff() -> Backoff {
+    Backoff::exponential(Duration::from_secs(2), 2.0).cap(LONGEST_WAIT).jitter(Jitter::None)
+}
+
+const LONGEST_WAIT: Duration = Duration::from_secs(16);
+
+/// How much of the calls may be repeats: enough for all attempts of every call until the breaker
+/// opens, and in the long run as many as there are calls.
+#[must_use]
+pub const fn budget_settings() -> BucketSettings {
+    BucketSettings { gain: 1.0, capacity: 100, initial: 100 }
+}
+
+/// When a kind of operation is not tried any more, and for how long.
+#[must_use]
+pub fn breaker_policy() -> BreakerPolicy {
+    BreakerPolicy::new()
+        .consecutive_failures(3)
+        .open_for(Backoff::fixed(Duration::from_secs(60)))
+        .probes(2)
+        .decide_by_count(2, 1)
+}
