@@ -185,11 +185,19 @@ impl RetryPolicy {
     /// ```
     #[must_use]
     pub fn would_retry(&self, failure: &Failure, facts: &Facts) -> bool {
-        let decision = self.decide(facts, &mut Progress::default(), failure, 0.0);
-        matches!(
-            decision,
-            Decision::Again { refresh: false, .. } | Decision::Ask | Decision::Resend { .. }
-        )
+        match self.decide(facts, &mut Progress::default(), failure, 0.0) {
+            Decision::Again { refresh: false, .. } | Decision::Ask => !self.needs_change(failure),
+            Decision::Resend { .. } => true,
+            Decision::Again { refresh: true, .. } | Decision::Stop(_) => false,
+        }
+    }
+
+    /// Is the request repeated after `failure` only if the nudge changes it
+    /// ([`ClassRule::if_changed`]), as the server does not demand the very same?
+    #[must_use]
+    pub fn needs_change(&self, failure: &Failure) -> bool {
+        failure.server != ServerWord::Demanded
+            && self.rule(failure.class).is_some_and(ClassRule::needs_change)
     }
 
     /// Is a failure like this one repeated at all, by its class or the server's word alone?

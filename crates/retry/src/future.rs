@@ -66,6 +66,9 @@ pin_project! {
     }
 }
 
+/// Why a failure that an identical repeat does not heal is returned.
+const UNCHANGED: &str = "nothing has changed the request";
+
 /// Attempts in one poll, without a wait and with every answer at once, before others get a turn.
 const YIELD_AFTER: u32 = 32;
 
@@ -379,7 +382,8 @@ where
             let (verdict, repeats) = (Verdict::Failure(regarded), self.plan().repeats(&regarded));
             self.stock.core.budget.observe(&mut self.spending, &verdict, repeats);
         }
-        match self.prepare(decision, failure, outcome.as_ref()) {
+        let needs_change = self.plan().needs_change(&regarded);
+        match self.prepare(decision, failure, needs_change, outcome.as_ref()) {
             Ok((attempt, hinted)) => {
                 self.set_aside(failure, outcome);
                 if decision != Decision::Ask {
@@ -434,6 +438,7 @@ where
         &mut self,
         decision: Decision,
         failure: Failure,
+        needs_change: bool,
         outcome: Result<&S::Response, &S::Error>,
     ) -> Result<(Attempt, bool), Refusal>
     where
@@ -450,12 +455,6 @@ where
             return Err(Refusal::Shutdown);
         }
         let kept = self.kept.as_mut().map_err(|why| Refusal::NotReplayable(why))?;
-        if !matches!(decision, Decision::Resend { .. }) {
-            core.budget
-                .ask(&mut self.spending, &failure, core.budget_now())
-                .map_err(|_| Refusal::BudgetExhausted)?;
-        }
-
         let later = self.later.get_or_insert_default();
         let attempt = Attempt {
             number: later.progress.attempts().saturating_add(1),
@@ -465,6 +464,15 @@ where
         };
         let mut request = core.replay.again(kept, &attempt).map_err(Refusal::NotReplayable)?;
         let nudged = core.nudge.nudge(&mut request, &attempt, outcome);
+        if !matches!(decision, Decision::Resend { .. }) {
+            if needs_change && !nudged && !refresh {
+                return Err(Refusal::NotReplayable(UNCHANGED));
+            }
+            // Last: what it grants is spent.
+            core.budget
+                .ask(&mut self.spending, &failure, core.budget_now())
+                .map_err(|_| Refusal::BudgetExhausted)?;
+        }
         later.next = Some((attempt, request));
         later.pause = Pause::new(wait, core.shutdown.as_ref());
         if refresh {

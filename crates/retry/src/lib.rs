@@ -79,6 +79,9 @@
 //! Where a dependency throttles often, an [`AdaptiveLayer`] directly below the retry lengthens the
 //! waits by themselves, and shortens them again when it ceases.
 //!
+//! What an identical repeat does not heal (a prompt that is too long) is repeated only changed:
+//! [`ClassRule::if_changed`].
+//!
 //! Work in steps saves a [`Checkpoint`] after each; a [nudge](RetryLayer::nudge) resumes from it.
 //!
 //! # Defaults

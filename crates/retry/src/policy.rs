@@ -15,13 +15,14 @@ use tower_triage_core::{Backoff, ConfigError, ErrorClass, HintMode, Jitter};
 pub struct ClassRule {
     attempts: Option<u32>,
     backoff: Backoff,
+    if_changed: bool,
 }
 
 impl ClassRule {
     /// Waits by `backoff`, and is limited by the policy's total of attempts alone.
     #[must_use]
     pub const fn new(backoff: Backoff) -> Self {
-        Self { attempts: None, backoff }
+        Self { attempts: None, backoff, if_changed: false }
     }
 
     /// At most this many attempts of one request end in this class, the first call included.
@@ -29,6 +30,15 @@ impl ClassRule {
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(attempts);
+        self
+    }
+
+    /// Repeats a request only if the [nudge](crate::RetryLayer::nudge) changes it: for failures that
+    /// an identical repeat does not heal, such as a prompt that is too long. Without a nudge that is
+    /// never.
+    #[must_use]
+    pub const fn if_changed(mut self) -> Self {
+        self.if_changed = true;
         self
     }
 
@@ -42,6 +52,12 @@ impl ClassRule {
     #[must_use]
     pub const fn backoff(&self) -> &Backoff {
         &self.backoff
+    }
+
+    /// Is a request repeated only if the nudge changes it?
+    #[must_use]
+    pub const fn needs_change(&self) -> bool {
+        self.if_changed
     }
 
     fn exponential(base: Duration) -> Self {

@@ -46,6 +46,18 @@ fn by_default_four_classes_are_repeated() {
 }
 
 #[test]
+fn what_needs_a_change_is_not_repeated_as_it_is() {
+    let changed = ClassRule::default().if_changed();
+    let policy = RetryPolicy::default().retry(ErrorClass::Declined, changed);
+    let declined = Failure::new(ErrorClass::Declined);
+    assert!(policy.needs_change(&declined) && policy.repeats(&declined));
+    assert!(!policy.would_retry(&declined, &Facts::default()));
+    // The server knows better.
+    let demanded = declined.server(ServerWord::Demanded);
+    assert!(policy.would_retry(&demanded, &Facts::default()));
+}
+
+#[test]
 fn how_often_by_default() {
     let policy = RetryPolicy::default();
     let attempts = |class: ErrorClass| {

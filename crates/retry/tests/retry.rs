@@ -779,6 +779,33 @@ async fn a_nudge_changes_a_fresh_copy_by_what_went_wrong() {
     assert_eq!(seen.outcomes().iter().filter(|outcome| **outcome == "nudged").count(), 1);
 }
 
+/// A request that an identical repeat does not help is repeated as often as it is changed; what is not
+/// repeated costs no budget.
+#[tokio::test(start_paused = true)]
+async fn what_needs_a_change_is_repeated_only_when_changed() {
+    for (changes, calls, why) in [
+        (0, 1, Refusal::NotReplayable("nothing has changed the request")),
+        (1, 2, Refusal::NotReplayable("nothing has changed the request")),
+        (9, 3, Refusal::AttemptsUsedUp),
+    ] {
+        let (classifier, seen) = classifier();
+        let rule = ClassRule::new(Backoff::immediate()).attempts(3).if_changed();
+        let budget = Budget::default();
+        let full = budget.balance(Duration::ZERO);
+        let layer = RetryLayer::new(classifier)
+            .policy(plan(RetryPolicy::default().attempts(5).retry(ErrorClass::Declined, rule)))
+            .budget(budget.clone())
+            .nudge(move |ask: &mut Ask, attempt, _: Result<&Reply, &Oops>| {
+                ask.text.truncate(1);
+                attempt.number <= 1 + changes
+            });
+        let service = script([|| Err(Oops(ErrorClass::Declined.into(), "too long"))]);
+        layer.layer(service.clone()).oneshot(ask()).await.unwrap_err();
+        assert_eq!((service.calls(), refusal(&seen.last())), (calls, why), "{changes}");
+        assert_eq!(full - budget.balance(Duration::ZERO), calls as u64 - 1, "{changes}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn auth_is_repeated_once_after_a_refresh() {
     for (fresh, calls, why) in
