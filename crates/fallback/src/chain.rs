@@ -27,6 +27,7 @@ pub struct Then<T, X> {
     pub(crate) step: Arc<X>,
     pub(crate) classes: ClassSet,
     pub(crate) limit: Option<Duration>,
+    pub(crate) failures: u32,
 }
 
 /// How long a chain is and may become.
@@ -104,6 +105,8 @@ pub struct About {
     pub classes: ClassSet,
     /// How long it may take, readiness included.
     pub limit: Option<Duration>,
+    /// How many attempts of the call must have failed alike before it is tried.
+    pub failures: u32,
     /// Its fixed name.
     pub kind: &'static str,
 }
@@ -233,7 +236,8 @@ where
         match index.cmp(&T::STEPS) {
             Ordering::Less => self.earlier.about(index),
             Ordering::Equal => {
-                Some(About { classes: self.classes, limit: self.limit, kind: X::KIND })
+                let Self { classes, limit, failures, .. } = *self;
+                Some(About { classes, limit, failures, kind: X::KIND })
             }
             Ordering::Greater => None,
         }
@@ -266,6 +270,7 @@ impl<T: Clone, X> Clone for Then<T, X> {
             step: self.step.clone(),
             classes: self.classes,
             limit: self.limit,
+            failures: self.failures,
         }
     }
 }
@@ -276,6 +281,7 @@ impl<T: fmt::Debug, X> fmt::Debug for Then<T, X> {
             .field("earlier", &self.earlier)
             .field("classes", &self.classes)
             .field("limit", &self.limit)
+            .field("failures", &self.failures)
             .finish_non_exhaustive()
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tower_service::Service;
-use tower_triage_core::incident::{Branch, LayerKind, Scope, StepKind};
+use tower_triage_core::incident::{self, Branch, LayerKind, Scope, StepKind};
 use tower_triage_core::{
-    Classify, Counted, ErrorClass, Failure, Note, Operation, Sharing, Verdict,
+    Classify, Counted, ErrorClass, Failure, Fingerprint, Note, Operation, Sharing, Verdict,
 };
 
 use crate::chain::{About, Call, Steps};
@@ -272,7 +272,11 @@ impl<R, T, K> Core<R, T, K> {
             if about.classes.contains(failure.class) {
                 concerned = true;
                 let failed = Failed { failure, outcome: outcome.as_ref() };
-                match self.steps.start(index, call, failed) {
+                let started = match self.often_enough(about.failures, call.operation, failed) {
+                    true => self.steps.start(index, call, failed),
+                    false => Err("it has not failed so often in this way"),
+                };
+                match started {
                     Ok(future) => {
                         let branch = Branch::default();
                         let trying = Trying { index, about, limit: None, failure, outcome, branch };
@@ -291,6 +295,32 @@ impl<R, T, K> Core<R, T, K> {
             self.handle.count(failure.class, false);
         }
         Next::Return { success: false, outcome }
+    }
+
+    /// Have so many attempts of this call failed as the primary did?
+    fn often_enough<Res, E>(
+        &self,
+        failures: u32,
+        operation: &Operation,
+        failed: Failed<'_, Res, E>,
+    ) -> bool
+    where
+        R: Classify<Res, E>,
+    {
+        if failures <= 1 {
+            return true;
+        }
+        let kind = |failure: &Failure, text: &str| Fingerprint::of(operation, failure, text);
+        let text = self.classifier.explain(failed.outcome);
+        let primary = kind(&failed.failure, text.as_str());
+        let steps = incident::snapshot().map_or_else(Vec::new, |incident| incident.steps);
+        let alike = steps.iter().filter(|step| match &step.kind {
+            StepKind::Failed { failure, detail, .. } => {
+                !step.nested && kind(failure, detail.as_str()) == primary
+            }
+            _ => false,
+        });
+        alike.count() >= failures as usize
     }
 
     /// A step has an answer, or `None`: it had none in time.

@@ -294,7 +294,8 @@ impl<R, T: Depth, K: Keeping> FallbackLayer<R, T, K> {
             );
         }
         let (earlier, step) = (self.core.steps.clone(), Arc::new(step));
-        self.rebuild(Then { earlier, step, classes: classes.into(), limit: None }, keep)
+        let (classes, limit, failures) = (classes.into(), None, 1);
+        self.rebuild(Then { earlier, step, classes, limit, failures }, keep)
     }
 
     fn rebuild<T2, K2>(&self, steps: T2, keep: K2) -> FallbackLayer<R, T2, K2> {
@@ -310,6 +311,18 @@ impl<R, T: Depth, X, K: Keeping> FallbackLayer<R, Then<T, X>, K> {
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         let steps = Then { limit: Some(limit), ..self.core.steps.clone() };
+        self.rebuild(steps, self.core.keep.clone())
+    }
+
+    /// Tries the step that was added last only once so many attempts of the call have failed alike
+    /// (one [`Fingerprint`](tower_triage_core::Fingerprint)), as far as its incident remembers: what
+    /// fails in one way again and again needs another approach. Default: 1.
+    ///
+    /// Counted are attempts of the retries below, with those that somebody asked for
+    /// ([a decision](https://docs.rs/tower-triage-escalate)).
+    #[must_use]
+    pub fn after_failures(self, failures: u32) -> Self {
+        let steps = Then { failures, ..self.core.steps.clone() };
         self.rebuild(steps, self.core.keep.clone())
     }
 }

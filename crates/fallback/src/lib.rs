@@ -71,6 +71,7 @@
 //! |---|---|
 //! | steps | at most 2 (`.max_steps::<N>()` on the empty chain; more do not compile) |
 //! | time limit of a step | none (`.within(limit)` behind the step) |
+//! | attempts that must have failed alike before a step | 1 (`.after_failures(n)` behind the step) |
 //! | copies of requests | by `Clone` |
 //! | parts under way ([`decompose()`]) | 4 |
 //! | kept answers ([`LastGood`]) | replaced at most every 1 s, at most 5 min old, at most 1024 |

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Reply, classifier, reply, reset, script};
+use common::{Reply, Rules, classifier, reply, reset, script};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +10,10 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_triage_core::{AnyError, AnyOk, Chain, Classifier, ErrorClass, Halves, Resolution};
+use tower_triage_core::incident::{self, LayerKind};
+use tower_triage_core::{
+    AnyError, AnyOk, Chain, Classifier, ErrorClass, Halves, Operation, Resolution,
+};
 use tower_triage_fallback::chain::{Call, Step};
 use tower_triage_fallback::keep::KeepsService;
 use tower_triage_fallback::steps::OneCall;
@@ -73,6 +76,47 @@ async fn a_step_of_ones_own_has_request_and_service() {
     assert_eq!(primary.take_requests(), [7, 8]);
     let text = seen.last().timeline(10).to_string();
     assert!(text.contains("fallback 1 (next) answered for Throttled"), "{text}");
+}
+
+/// Attempts whose errors say this, as a retry below makes them.
+async fn attempts(
+    classifier: Classifier<Rules>,
+    texts: &[&'static str],
+) -> Result<Reply, AnyError> {
+    let operation = Operation::new("ask");
+    let mut outcome = Ok(reply(200, "primary"));
+    for text in texts {
+        drop(incident::next_attempt());
+        outcome = Err(reset(text));
+        let verdict = classifier.judge(&operation, outcome.as_ref());
+        let failure = verdict.failure().expect("it is an error");
+        classifier.note_failure(&operation, LayerKind::Retry, failure, outcome.as_ref());
+    }
+    outcome
+}
+
+/// The third failure alike, whatever numbers are in it, is one too many; others do not count.
+#[tokio::test]
+async fn a_step_can_wait_for_failures_of_one_kind() {
+    for (texts, answer) in [
+        (&["full at 7"][..], None),
+        (&["full at 7", "full at 12"], None),
+        (&["full at 7", "gone", "full at 12"], None),
+        (&["full at 7", "full at 12", "full at 9"], Some("in parts")),
+        (&["full at 7", "gone", "full at 12", "full at 9"], Some("in parts")),
+        (&["full at 7", "full at 12", "full at 9", "gone"], None),
+    ] {
+        let (classifier, seen) = (classifier(), Seen::default());
+        classifier.observe(seen.clone());
+        let primary = service_fn(|()| attempts(classifier.clone(), texts));
+        let layer = FallbackLayer::new(classifier.clone())
+            .or_value(Transient, |_| reply(200, "in parts"))
+            .after_failures(3);
+        let answered = layer.layer(primary).oneshot(()).await.ok().map(|reply| reply.body);
+        assert_eq!(answered.as_deref(), answer, "{texts:?}");
+        let skipped = seen.outcomes().contains(&"fallback_skipped");
+        assert_eq!(skipped, answer.is_none(), "{texts:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,8 +285,7 @@ async fn a_rescued_answer_is_not_kept_as_a_good_one() {
         .or_value(Transient, |_| "value");
     let mut service = layer.layer(script([|| Err::<&str, _>(reset("down"))]));
     for _ in 0..2 {
-        let (answer, incident) =
-            tower_triage_core::incident::scope(service.ready().await.unwrap().call(0)).await;
+        let (answer, incident) = incident::scope(service.ready().await.unwrap().call(0)).await;
         assert_eq!(answer.unwrap(), "value");
         let text = incident.unwrap().timeline(10).to_string();
         assert!(text.contains("fallback 1 (last_good) not tried"), "{text}");
