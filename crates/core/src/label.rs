@@ -52,10 +52,24 @@ impl<const N: usize> Label<N> {
         const { assert!(N >= 16 && N <= 255, "a label holds 16 to 255 bytes") };
         let mut label = Self::EMPTY;
         let mut at = 0;
-        let fits = parts.iter().map(|part| part.len()).sum::<usize>() <= N;
-        let room = if fits { N } else { N - Self::TAIL };
         for part in parts {
-            let mut end = part.len().min(room - at);
+            let Some(place) = label.bytes.get_mut(at..at + part.len()) else {
+                return Self::shortened(parts);
+            };
+            place.copy_from_slice(part.as_bytes());
+            at += part.len();
+        }
+        label.len = at as u8;
+        label
+    }
+
+    /// The beginning of `parts`, which do not fit, and the hash of all.
+    #[cold]
+    fn shortened(parts: &[&str]) -> Self {
+        let mut label = Self::EMPTY;
+        let mut at = 0;
+        for part in parts {
+            let mut end = part.len().min(N - Self::TAIL - at);
             while !part.is_char_boundary(end) {
                 end -= 1;
             }
@@ -65,20 +79,17 @@ impl<const N: usize> Label<N> {
                 break;
             }
         }
-        if !fits {
-            // FNV-1a over everything: stable between runs, and it need not resist an attacker.
-            let hash = parts
-                .iter()
-                .flat_map(|part| part.bytes())
-                .fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-            label.bytes[at] = b'~';
-            for nibble in 0..8 {
-                label.bytes[at + 1 + nibble] =
-                    b"0123456789abcdef"[(hash >> (28 - 4 * nibble) & 0xf) as usize];
-            }
-            at += Self::TAIL;
+        // FNV-1a over everything: stable between runs, and it need not resist an attacker.
+        let hash = parts
+            .iter()
+            .flat_map(|part| part.bytes())
+            .fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        label.bytes[at] = b'~';
+        for nibble in 0..8 {
+            label.bytes[at + 1 + nibble] =
+                b"0123456789abcdef"[(hash >> (28 - 4 * nibble) & 0xf) as usize];
         }
-        label.len = at as u8;
+        label.len = (at + Self::TAIL) as u8;
         label
     }
 
