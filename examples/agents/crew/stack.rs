@@ -1,0 +1,108 @@
+//! The preset `orchestrator`, its times shortened and its slots filled: what sees each task through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, ServiceBuilder};
+use tower_triage::circuit_breaker::BreakerPlan;
+use tower_triage::escalate::Asking;
+use tower_triage::escalate::store::Store;
+use tower_triage::fallback::decompose;
+use tower_triage::learn::Learner;
+use tower_triage::preset::orchestrator::{
+    Orchestrator, backoff, breaker_policy, orchestrator, retry_policy, timeout_policy,
+};
+use tower_triage::timeout::TimeoutPolicy;
+use tower_triage::{
+    AnyError, Backoff, BreakerHandle, CircuitBreakerLayer, ClassSet, Classifier, ClassifyLayer,
+    ConfigError, Desk, ErrorClass, FallbackLayer,
+};
+
+use crate::crew::rules::Rules;
+use crate::crew::task::{Report, Task};
+use crate::crew::ways::{by_heart, merge, nudge, pay, reduced, what_there_is};
+use crate::crew::worker::Crew;
+
+/// Everything takes a twentieth of the preset's time: nobody wants to watch an attempt hang for 33 s.
+pub(crate) const PACE: u32 = 20;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The places of the steps in the chain of ways around.
+pub(crate) mod step {
+    pub(crate) const BY_HEART: u32 = 1;
+    pub(crate) const SMALL_MODEL: u32 = 2;
+    pub(crate) const IN_PARTS: u32 = 3;
+}
+
+/// The crew in the care of the orchestrator.
+pub(crate) struct Stack {
+    pub(crate) service: BoxCloneSyncService<Task, Report, AnyError>,
+    /// A circuit for each worker, and one for the small model.
+    pub(crate) breakers: [BreakerHandle; 2],
+}
+
+impl Stack {
+    /// `crew` asks the large model, `spare` the small one.
+    pub(crate) fn new(
+        classifier: &Classifier<Rules>,
+        learner: &Learner,
+        desk: Desk,
+        store: Arc<dyn Store>,
+        (crew, spare): (Crew, Crew),
+    ) -> Result<Self, ConfigError> {
+        let layers = at_pace(orchestrator(classifier.clone(), desk))?.retry(|r| r.nudge(nudge));
+        let of_small = CircuitBreakerLayer::new(classifier.clone()).policy(breaker()?);
+        let of_small = of_small.name("small model");
+        let breakers = [layers.breaker.handle(), of_small.handle()];
+
+        // What no rule knows is judged by experience, once per attempt.
+        let crew = ServiceBuilder::new()
+            .layer(ClassifyLayer::new(classifier.clone(), learner.clone()))
+            .service(crew);
+        let spare = ServiceBuilder::new().layer((of_small, layers.timeout.clone())).service(spare);
+
+        // Another model may do what this one cannot or will not; but it finds no page that is corrupt
+        // or has to be paid for.
+        let other_model =
+            ClassSet::bypassable().without(ErrorClass::Internal).without(ErrorClass::Quota);
+        let chain = || FallbackLayer::new(classifier.clone()).max_steps::<3>();
+        // A part goes through the same layers, by itself.
+        let part = layers
+            .clone()
+            .fallback(|_| chain().or_service_with(other_model, spare.clone(), reduced))
+            .layer(crew.clone());
+        let chain = chain()
+            .or_replan(ErrorClass::Permanent, by_heart)
+            .or_service_with(other_model, spare, reduced)
+            .or_service(ErrorClass::Declined, decompose(part, Task::parts, merge));
+
+        let asking = Asking::new(store)
+            .classes(ErrorClass::Quota)
+            .level(["orchestrator"], MINUTE / 2 / PACE)
+            .level(["human"], 5 * MINUTE / PACE)
+            .deadline(6 * MINUTE / PACE);
+        let escalate = layers.escalate.clone().from("crew");
+        let escalate = escalate.finish_with(what_there_is).retry_with(pay).ask(asking)?;
+        let layers = layers.fallback(|_| chain).escalate(|_| escalate);
+        Ok(Self { service: BoxCloneSyncService::new(layers.layer(crew)), breakers })
+    }
+}
+
+/// The preset with its own numbers, each time [`PACE`] times shorter.
+fn at_pace(layers: Orchestrator<Rules>) -> Result<Orchestrator<Rules>, ConfigError> {
+    let waits: Vec<_> = backoff().iter(|| 0.5).take(4).map(|wait| wait / PACE).collect();
+    let again = retry_policy().backoff(&Backoff::list(waits)).hint_cap(MINUTE / PACE).build()?;
+    let limit = TimeoutPolicy::new(timeout_policy().soft() / PACE).build()?;
+    let breaker = breaker()?;
+    Ok(layers
+        .retry(|layer| layer.policy(again))
+        .timeout(|layer| layer.policy(limit))
+        .breaker(|layer| layer.policy(breaker)))
+}
+
+/// When a worker or a model is not asked any more, and for how long.
+fn breaker() -> Result<BreakerPlan, ConfigError> {
+    breaker_policy().open_for(Backoff::fixed(MINUTE / PACE)).build()
+}

@@ -1,0 +1,151 @@
+//! Who does the work: reads pages, asks a model, and looks up what the model wants to see.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use tower::Service;
+use tower_triage::{AnyError, BoxError, Classifier, ErrorClass, Failure, Fingerprint, Operation};
+
+use crate::crew::model::{Answer, Model};
+use crate::crew::rules::{Rules, Trouble};
+use crate::crew::task::{Report, Task};
+use crate::world::Archive;
+
+/// So often one may fail in the same way.
+const CIRCLES: usize = 3;
+
+/// A planner and three workers, each for its kind of task. Clones are one crew.
+#[derive(Clone)]
+pub(crate) struct Crew {
+    planner: Worker,
+    gatherer: Worker,
+    writer: Worker,
+    checker: Worker,
+}
+
+/// One of them.
+#[derive(Clone)]
+struct Worker {
+    name: &'static str,
+    model: Model,
+    archive: Archive,
+    classifier: Classifier<Rules>,
+    attempts: Arc<AtomicU64>,
+}
+
+/// Work that came to an end too early, with what was read until then.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    pub(crate) read: Vec<String>,
+    source: BoxError,
+}
+
+impl Crew {
+    /// All of them ask this model.
+    pub(crate) fn new(model: &Model, archive: &Archive, classifier: &Classifier<Rules>) -> Self {
+        let worker = |name| Worker {
+            name,
+            model: model.clone(),
+            archive: archive.clone(),
+            classifier: classifier.clone(),
+            attempts: Arc::default(),
+        };
+        Self {
+            planner: worker("planner"),
+            gatherer: worker("gatherer"),
+            writer: worker("writer"),
+            checker: worker("checker"),
+        }
+    }
+
+    /// Each with the attempts that it made.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Self { planner, gatherer, writer, checker } = self;
+        let all = [planner, gatherer, writer, checker].into_iter();
+        all.map(|worker| (worker.name, worker.attempts.load(Ordering::Relaxed)))
+    }
+}
+
+impl Service<Task> for Crew {
+    type Response = Report;
+    type Error = AnyError;
+    type Future = Pin<Box<dyn Future<Output = Result<Report, AnyError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), AnyError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, task: Task) -> Self::Future {
+        let worker = match task.verb() {
+            "gather" => &self.gatherer,
+            "write" => &self.writer,
+            "check" => &self.checker,
+            _ => &self.planner,
+        };
+        worker.attempts.fetch_add(1, Ordering::Relaxed);
+        Box::pin(worker.clone().work(task))
+    }
+}
+
+impl Worker {
+    async fn work(self, task: Task) -> Result<Report, AnyError> {
+        self.try_to(&task).await.map_err(|error| {
+            let read = task.progress.last().unwrap_or_default();
+            Unfinished { read, source: error.into_inner() }.into()
+        })
+    }
+
+    async fn try_to(&self, task: &Task) -> Result<Report, AnyError> {
+        let mut read = task.read.clone();
+        for page in task.pages.iter().skip(read.len()).filter(|_| !task.by_heart) {
+            read.push(self.archive.read(task, page).await?);
+            task.progress.save(read.clone());
+        }
+        let mut prompt = task.prompt(&read);
+        let mut failures = Vec::new();
+        loop {
+            let page = match self.model.ask(task, &prompt).await? {
+                Answer::Text(text) => return Ok(Report { text, ..Report::default() }),
+                Answer::LookUp(page) => page,
+            };
+            match self.archive.read(task, &page).await {
+                Ok(text) => prompt = format!("{prompt} {text}"),
+                // The model may think of something else; if it does not, it goes in circles.
+                Err(error) => {
+                    let kind = self.kind(task, &error);
+                    failures.push(kind);
+                    if failures.iter().filter(|other| **other == kind).count() == CIRCLES {
+                        let text = format!("goes in circles: {error}, {CIRCLES} times");
+                        let failure = Failure::new(ErrorClass::Permanent).reason("circles");
+                        return Err(Trouble::new(failure, text).into());
+                    }
+                    prompt = format!("{prompt} There is no page `{page}`.");
+                }
+            }
+        }
+    }
+
+    /// Alike for failures that differ only in numbers, ids and quoted parts.
+    fn kind(&self, task: &Task, error: &AnyError) -> Fingerprint {
+        let operation = Operation::new(task.verb());
+        let outcome = Err::<&Report, _>(error);
+        let verdict = self.classifier.judge(&operation, outcome);
+        let failure = verdict.failure().unwrap_or(ErrorClass::Unknown.into());
+        Fingerprint::of(&operation, &failure, self.classifier.explain(outcome).as_str())
+    }
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unfinished after {} pages", self.read.len())
+    }
+}
+
+impl std::error::Error for Unfinished {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,51 @@
+//! The tool: an archive of pages, which breaks, has corrupt pages, and takes money for some.
+
+use std::io;
+
+use tower_triage::{AnyError, ErrorClass};
+
+use crate::crew::{Task, Trouble};
+use crate::world::{Book, Entry, Fate, Said};
+
+/// What a page costs that is not free.
+const FEE: u64 = 5;
+
+#[derive(Clone)]
+pub(crate) struct Archive {
+    book: Book,
+}
+
+impl Archive {
+    pub(crate) const fn new(book: Book) -> Self {
+        Self { book }
+    }
+
+    /// Reads one page.
+    pub(crate) async fn read(&self, task: &Task, page: &str) -> Result<String, AnyError> {
+        let fate = Fate::of(&task.name);
+        let entry = Entry {
+            task: task.name.clone(),
+            part: task.part,
+            who: "archive",
+            what: page.to_owned(),
+            said: Said::Yes,
+        };
+        let said = self.book.enter(entry, |asked| match (page, fate) {
+            ("diary", _) => Said::NotThere,
+            // Two pages before it, so this is the first time.
+            ("keepers", Fate::Breaks) if asked == 2 => Said::Reset,
+            ("keepers", Fate::Corrupt) => Said::Corrupt,
+            ("keepers", Fate::Fee) if task.budget < FEE => Said::Fee,
+            _ => Said::Yes,
+        });
+        tokio::task::yield_now().await;
+        match said {
+            Said::NotThere => Err(io::Error::from(io::ErrorKind::NotFound).into()),
+            Said::Reset => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            Said::Corrupt => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            Said::Fee => Err(Trouble::new(ErrorClass::Quota, "the archive wants 5 for a page").into()),
+            _ if fate == Fate::TooLong => Ok(format!("{page} of {} {}", task.name, "and ".repeat(50))),
+            _ => Ok(format!("{page} of {}", task.name)),
+        }
+    }
+}
