@@ -47,6 +47,15 @@ pub struct Choice {
     pub risk: Risk,
 }
 
+/// As it is offered to somebody who decides.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { action, confidence, expected, risk } = self;
+        let (expected, risk) = (brief(*expected), risk.as_str());
+        write!(f, "{action} (confidence {confidence:.2}, about {expected}, {risk} risk)")
+    }
+}
+
 /// What an option may spoil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,8 +90,24 @@ pub enum Advice<'a> {
 }
 
 impl ErrorReport {
-    /// Of the failure that decided `incident`; diagnosis, severity and difficulty are what the class
-    /// commonly means. There are no options yet. `None` if nothing failed in it.
+    /// Of an error of this class; diagnosis, severity and difficulty are what the class commonly
+    /// means. There are no options yet.
+    #[must_use]
+    pub fn new(operation: impl Into<String>, class: ErrorClass, error: impl Into<String>) -> Self {
+        Self {
+            operation: operation.into(),
+            class,
+            error: error.into(),
+            diagnosis: diagnosis(class).to_owned(),
+            severity: Severity::of(class),
+            difficulty: Difficulty::of(class),
+            options: Vec::new(),
+            threshold: 0.9,
+        }
+    }
+
+    /// Of the failure that decided `incident`, as far as it is written. `None` if nothing failed in
+    /// it.
     #[must_use]
     pub fn of(incident: &Incident) -> Option<Self> {
         let failure = incident.failure?;
@@ -90,18 +115,14 @@ impl ErrorReport {
             StepKind::Failed { failure: failed, detail, .. } if failed.class == failure.class => {
                 Some(detail.to_string())
             }
+            refused @ StepKind::Rejected { .. } if failure.class == ErrorClass::Rejected => {
+                Some(refused.to_string())
+            }
             _ => None,
         });
-        Some(Self {
-            operation: incident.operation.to_string(),
-            class: failure.class,
-            error: detail.filter(|text| !text.is_empty()).unwrap_or_else(|| failure.reason.into()),
-            diagnosis: diagnosis(failure.class).to_owned(),
-            severity: Severity::of(failure.class),
-            difficulty: Difficulty::of(failure.class),
-            options: Vec::new(),
-            threshold: 0.9,
-        })
+        let error = detail.filter(|text| !text.is_empty());
+        let error = error.unwrap_or_else(|| failure.reason.to_owned());
+        Some(Self::new(incident.operation.to_string(), failure.class, error))
     }
 
     /// With one more way out.

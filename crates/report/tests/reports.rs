@@ -119,6 +119,18 @@ async fn o6_an_error_report_has_options_and_escalates_below_the_threshold() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_refusal_the_error_is_the_breaker() {
+    let (stack, shop) = stack(FailureLog::new());
+    shop.force_open();
+    let (_, incident) = incident::scope(stack.oneshot(Task::new("GET /orders", secs(1)))).await;
+    let report = ErrorReport::of(&incident.unwrap()).unwrap();
+    assert_eq!(report.class, ErrorClass::Rejected);
+    assert!(report.error.starts_with("breaker `shop` refused to send"), "{}", report.error);
+    let option = choice("wait", 0.5, 60, Risk::Low).to_string();
+    assert_eq!(option, "wait (confidence 0.50, about 1m00s, low risk)");
+}
+
+#[tokio::test(start_paused = true)]
 async fn o7_the_recommended_option_is_applied_from_the_threshold_of_the_mode_on() {
     let mut report = error().await;
     for (mode, threshold, applied) in

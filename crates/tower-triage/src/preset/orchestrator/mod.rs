@@ -6,24 +6,60 @@
 //! | time of an attempt | told after 30 s ([`soft_limit`](tower_triage_timeout::soft_limit())), dropped after 33 s |
 //! | attempts, the first included | 5; for an `Unknown` failure 3 |
 //! | waits | 2, 4, 8, 16 s; as long as the server says, but a wait of more than 16 s is not begun |
+//! | repeated only if a [nudge](tower_triage_retry::RetryLayer::nudge) changes the request | `Timeout` 5 attempts, `Declined` 3 |
 //! | retry budget | 100 at the start and at most, and one for each call |
 //! | breaker | one per kind of operation, outside the retry: 3 calls in a row; after 60 s at most 2 probes at a time, 2 successes close |
 //! | somebody is told | of every failure that leaves the stack, `Permanent` too, not `Cancelled`; of each breaker that opens |
+//!
+//! A time-out and what is not for this worker as it is (a task beyond its context) are not healed by
+//! an identical repeat: they go straight to the fallback, with a smaller scope, unless a nudge makes
+//! that of the next attempt.
+//!
+//! # Who acts, and in which time
+//!
+//! | level | who | has | is |
+//! |---|---|---|---|
+//! | 0 | the stack itself | 5 s | a [`Recovery`] in the fallback slot |
+//! | 1 | the orchestrator | 30 s | [`hierarchy`] |
+//! | 2 | the user | as long as you say | [`hierarchy`] |
+//! | 3 | nobody: the call ends with its failure | | [`hierarchy`] |
+//!
+//! Each is asked when the one before had no answer in its time, counted from when it was asked; the
+//! attempts come before all of them.
+//!
+//! # What else there is room for
+//!
+//! | for | put |
+//! |---|---|
+//! | another endpoint, a smaller scope for a further attempt | a nudge into the retry slot |
+//! | the third failure of one kind in one task | [`decompose`](tower_triage_fallback::decompose()) into the fallback slot, [after 3 failures](tower_triage_fallback::FallbackLayer::after_failures) |
+//! | what helped before, first next time | a [`Learner`](tower_triage_learn::Learner) to the classifier ([`attach`](tower_triage_learn::Learner::attach)) |
+//! | tables, charts and summaries | handles and observers of [`tower_triage_report`] |
+//!
+//! A task is one call: its failures are those of its attempts, also of those that somebody asked for
+//! ([`RetryWith`](tower_triage_escalate::Decision::RetryWith)).
 
+mod recovery;
 mod slots;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Identity;
 use tower_triage_circuit_breaker::{BreakerPolicy, CircuitBreakerLayer, KeyedSettings};
 use tower_triage_core::{AnyError, Backoff, Classifier, ErrorClass, Jitter};
-use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
+use tower_triage_escalate::store::Store;
+use tower_triage_escalate::{Asking, Desk, EscalateLayer, KeepFailure};
 use tower_triage_retry::budget::{BucketSettings, Budget};
 use tower_triage_retry::{ClassRule, RetryLayer, RetryPolicy};
 use tower_triage_timeout::{TimeoutLayer, TimeoutPolicy};
 
 use super::escalation::escalate_policy;
 
+#[doc(no_inline)]
+pub use tower_triage_learn::Mode;
+
+pub use self::recovery::{Recover, Recovery};
 pub use self::slots::Slots;
 
 /// What [`orchestrator()`] makes.
@@ -66,12 +102,14 @@ pub const fn timeout_policy() -> TimeoutPolicy {
 /// Which classes are repeated, how often, and when.
 #[must_use]
 pub fn retry_policy() -> RetryPolicy {
-    use ErrorClass::{Contention, Throttled, Transient, Unknown};
+    use ErrorClass::{Contention, Declined, Throttled, Timeout, Transient, Unknown};
     let rule = || ClassRule::new(backoff());
     [Transient, Throttled, Contention]
         .into_iter()
         .fold(RetryPolicy::default().attempts(5), |policy, class| policy.retry(class, rule()))
         .retry(Unknown, rule().attempts(3))
+        .retry(Timeout, rule().if_changed())
+        .retry(Declined, rule().attempts(3).if_changed())
         .count_all_waits(true)
         .hint_cap(LONGEST_WAIT)
 }
@@ -99,4 +137,21 @@ pub fn breaker_policy() -> BreakerPolicy {
         .open_for(Backoff::fixed(Duration::from_secs(60)))
         .probes(2)
         .decide_by_count(2, 1)
+}
+
+/// How long the stack may try to recover by itself: level 0.
+pub const SELF_RECOVERY: Duration = Duration::from_secs(5);
+
+/// How long the orchestrator may think: level 1.
+pub const ORCHESTRATOR: Duration = Duration::from_secs(30);
+
+/// Levels 1 to 3, for [`ask`](EscalateLayer::ask): receiver `orchestrator` is asked first, after 30 s
+/// receiver `human`, who has as long as `user` says; then the call ends with its failure. Let routes
+/// lead to the orchestrator: whom they name is asked together with level 1.
+#[must_use]
+pub fn hierarchy(store: Arc<dyn Store>, user: Duration) -> Asking {
+    Asking::new(store)
+        .level(["orchestrator"], ORCHESTRATOR)
+        .level(["human"], user)
+        .deadline(ORCHESTRATOR.saturating_add(user))
 }
