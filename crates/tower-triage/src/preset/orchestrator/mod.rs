@@ -81,7 +81,10 @@ pub type Orchestrator<R, E = AnyError> = Slots<
 /// Never: the numbers are fixed, and a test builds them.
 pub fn orchestrator<R, E>(classifier: Classifier<R>, desk: Desk) -> Orchestrator<R, E> {
     const FIXED: &str = "fixed numbers";
-    let limit = TimeoutLayer::new(classifier.clone(), timeout_policy().soft()).expect(FIXED);
+    let limit = timeout_policy();
+    let timeout = TimeoutLayer::new(classifier.clone(), limit.soft())
+        .expect(FIXED)
+        .policy(limit.build().expect(FIXED));
     let retry = RetryLayer::new(classifier.clone())
         .policy(retry_policy().build().expect(FIXED))
         .budget(Budget::bucket(budget_settings()).expect(FIXED));
@@ -90,7 +93,7 @@ pub fn orchestrator<R, E>(classifier: Classifier<R>, desk: Desk) -> Orchestrator
         .name("orchestrator")
         .keyed(KeyedSettings::default());
     let escalate = EscalateLayer::new(classifier, desk).policy(escalate_policy());
-    Slots { escalate, fallback: Identity::new(), breaker, retry, timeout: limit }
+    Slots { escalate, fallback: Identity::new(), breaker, retry, timeout }
 }
 
 /// How long one attempt may take: told after 30 s, dropped a tenth later.
