@@ -12,6 +12,6 @@ mod worker;
 pub(crate) use self::human::Human;
 pub(crate) use self::model::Model;
 pub(crate) use self::rules::{Rules, Trouble, rules};
-pub(crate) use self::stack::{PACE, Stack, step};
+pub(crate) use self::stack::{PACE, Service, Stack, step};
 pub(crate) use self::task::{Report, Task};
-pub(crate) use self::worker::Crew;
+pub(crate) use self::worker::{CIRCLES, Crew};

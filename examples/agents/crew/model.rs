@@ -1,5 +1,6 @@
 //! A client of one model: what it answers, or what went wrong by the rules for LLM APIs.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,7 @@ pub(crate) enum Answer {
 
 type Http = BoxCloneSyncService<Request<Full<Bytes>>, Response<PeekBody<Incoming>>, AnyError>;
 
+/// Clones are one.
 #[derive(Clone)]
 pub(crate) struct Model {
     address: SocketAddr,
@@ -73,5 +75,12 @@ impl Model {
             let failure = Failure::new(ErrorClass::Unknown).reason("schema");
             Trouble::new(failure, format!("not the JSON that was asked for: {error}")).into()
         })
+    }
+}
+
+/// Where it is.
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
     }
 }

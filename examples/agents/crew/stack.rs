@@ -11,7 +11,8 @@ use tower_triage::escalate::store::Store;
 use tower_triage::fallback::decompose;
 use tower_triage::learn::Learner;
 use tower_triage::preset::orchestrator::{
-    Orchestrator, backoff, breaker_policy, orchestrator, retry_policy, timeout_policy,
+    Mode, ORCHESTRATOR, Orchestrator, Recovery, backoff, breaker_policy, orchestrator,
+    retry_policy, timeout_policy,
 };
 use tower_triage::timeout::TimeoutPolicy;
 use tower_triage::{
@@ -21,24 +22,28 @@ use tower_triage::{
 
 use crate::crew::rules::Rules;
 use crate::crew::task::{Report, Task};
-use crate::crew::ways::{by_heart, merge, nudge, pay, reduced, what_there_is};
+use crate::crew::ways::{by_heart, merge, nudge, pay, reduced, ways_out, what_there_is};
 use crate::crew::worker::Crew;
 
-/// Everything takes a twentieth of the preset's time: nobody wants to watch an attempt hang for 33 s.
-pub(crate) const PACE: u32 = 20;
+/// Everything takes a tenth of the preset's time: nobody wants to watch an attempt hang for 33 s.
+pub(crate) const PACE: u32 = 10;
 
+/// How long a breaker of the preset stays open, and how long a user may take here.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The places of the steps in the chain of ways around.
 pub(crate) mod step {
     pub(crate) const BY_HEART: u32 = 1;
-    pub(crate) const SMALL_MODEL: u32 = 2;
-    pub(crate) const IN_PARTS: u32 = 3;
+    pub(crate) const IN_PARTS: u32 = 2;
+    pub(crate) const OTHER_MODEL: u32 = 3;
 }
+
+/// Whoever carries out tasks.
+pub(crate) type Service = BoxCloneSyncService<Task, Report, AnyError>;
 
 /// The crew in the care of the orchestrator.
 pub(crate) struct Stack {
-    pub(crate) service: BoxCloneSyncService<Task, Report, AnyError>,
+    pub(crate) service: Service,
     /// A circuit for each worker, and one for the small model.
     pub(crate) breakers: [BreakerHandle; 2],
 }
@@ -47,7 +52,7 @@ impl Stack {
     /// `crew` asks the large model, `spare` the small one.
     pub(crate) fn new(
         classifier: &Classifier<Rules>,
-        learner: &Learner,
+        learner: Learner,
         desk: Desk,
         store: Arc<dyn Store>,
         (crew, spare): (Crew, Crew),
@@ -59,7 +64,7 @@ impl Stack {
 
         // What no rule knows is judged by experience, once per attempt.
         let crew = ServiceBuilder::new()
-            .layer(ClassifyLayer::new(classifier.clone(), learner.clone()))
+            .layer(ClassifyLayer::new(classifier.clone(), learner))
             .service(crew);
         let spare = ServiceBuilder::new().layer((of_small, layers.timeout.clone())).service(spare);
 
@@ -75,18 +80,24 @@ impl Stack {
             .layer(crew.clone());
         let chain = chain()
             .or_replan(ErrorClass::Permanent, by_heart)
-            .or_service_with(other_model, spare, reduced)
-            .or_service(ErrorClass::Declined, decompose(part, Task::parts, merge));
+            .or_service(ErrorClass::Declined, decompose(part, Task::parts, merge))
+            .after_failures(3)
+            .or_service_with(other_model, spare, reduced);
 
         let asking = Asking::new(store)
             .classes(ErrorClass::Quota)
-            .level(["orchestrator"], MINUTE / 2 / PACE)
-            .level(["human"], 5 * MINUTE / PACE)
-            .deadline(6 * MINUTE / PACE);
+            .level(["orchestrator"], ORCHESTRATOR / PACE)
+            .level(["human"], MINUTE / PACE)
+            .deadline((ORCHESTRATOR + MINUTE) / PACE);
+        let recovery = Recovery::new(Mode::Balanced, ways_out);
         let escalate = layers.escalate.clone().from("crew");
-        let escalate = escalate.finish_with(what_there_is).retry_with(pay).ask(asking)?;
+        let escalate = escalate
+            .enrich(move |escalation| recovery.explain(escalation))
+            .finish_with(what_there_is)
+            .retry_with(pay)
+            .ask(asking)?;
         let layers = layers.fallback(|_| chain).escalate(|_| escalate);
-        Ok(Self { service: BoxCloneSyncService::new(layers.layer(crew)), breakers })
+        Ok(Self { service: Service::new(layers.layer(crew)), breakers })
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Task {
     pub(crate) by_heart: bool,
     /// A short answer will do.
     pub(crate) brief: bool,
-    /// What may be spent.
-    pub(crate) budget: u64,
+    /// The pages have been paid for.
+    pub(crate) paid: bool,
 }
 
 /// What comes of a task.
@@ -42,26 +42,35 @@ pub(crate) struct Report {
 
 impl Task {
     pub(crate) fn new(name: &str) -> Self {
-        let task = Self { name: name.to_owned(), ..Self::default() };
-        match task.verb() {
-            "gather" => Self { pages: PAGES.to_vec(), ..task },
-            _ => task,
+        let mut task = Self { name: name.to_owned(), ..Self::default() };
+        if task.verb() == "gather" {
+            task.pages = PAGES.to_vec();
         }
+        task
     }
 
+    /// What is done with the subject.
     pub(crate) fn verb(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()
     }
 
-    /// The same task, going on where the last attempt came to an end.
-    pub(crate) fn resume(&mut self) -> bool {
-        let read = self.progress.last().unwrap_or_default();
-        let further = read.len() > self.read.len();
-        self.read = read;
-        further
+    /// Who does it.
+    pub(crate) fn worker(&self) -> &'static str {
+        match self.verb() {
+            "gather" => "gatherer",
+            "write" => "writer",
+            "check" => "checker",
+            _ => "planner",
+        }
     }
 
-    /// One task for each page.
+    /// Goes on where an earlier attempt came to an end, if there was one and it came anywhere.
+    pub(crate) fn resume(&mut self) -> bool {
+        self.read = self.progress.last().unwrap_or_default();
+        !self.read.is_empty()
+    }
+
+    /// A part for each page.
     pub(crate) fn parts(self) -> Vec<Self> {
         let part = |(n, page): (usize, &&'static str)| Self {
             part: Some(n as u64 + 1),
@@ -73,16 +82,11 @@ impl Task {
     }
 
     pub(crate) fn prompt(&self, read: &[String]) -> String {
-        let mut prompt = format!("{}. ", self.name);
-        match self.by_heart {
-            true => prompt += CUE.by_heart,
-            false => prompt += &read.join(" "),
-        }
-        if self.complain {
-            prompt = format!("{prompt} {}", CUE.complaint);
-        }
-        let length = if self.brief { "in one sentence" } else { "at length" };
-        format!("{prompt} Answer {length}, as JSON.")
+        let pages = read.join(" ");
+        let known = if self.by_heart { CUE.by_heart } else { &pages };
+        let complaint = if self.complain { CUE.complaint } else { "" };
+        let length = if self.brief { CUE.brief } else { "" };
+        format!("{}. {known} {complaint} {length} Answer as JSON.", self.name)
     }
 }
 
@@ -93,7 +97,7 @@ impl Describe<Task> for Reports {
 
     /// One worker, one circuit.
     fn key(&self, task: &Task) -> Key {
-        Key::from_parts(&["worker: ", task.verb()])
+        Key::new(task.worker())
     }
 
     fn request_id(&self, task: &Task) -> Option<Label> {

@@ -1,8 +1,11 @@
 //! What is done about a task that failed, each way as a function: the layers say when.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tower_triage::escalate;
 use tower_triage::fallback::Failed;
+use tower_triage::report::{Choice, ErrorReport, Risk};
 use tower_triage::retry::Attempt;
 use tower_triage::{AnyError, ErrorClass};
 
@@ -11,10 +14,22 @@ use crate::crew::worker::Unfinished;
 
 type Outcome = Result<Report, AnyError>;
 
-/// The same again, but from where the last attempt came to an end, and told what was wrong with it.
+/// What may be done for money.
+const PAY: &str = "pay for the page";
+
+/// The same again, but from where the last attempt came to an end, and as what was wrong with it
+/// asks for. Without a change of its own it is no nudge.
 pub(crate) fn nudge(task: &mut Task, next: &Attempt, _: Result<&Report, &AnyError>) -> bool {
-    task.complain = next.previous.is_some_and(|failure| failure.class == ErrorClass::Unknown);
-    task.resume() || task.complain
+    let resumed = task.resume();
+    let Some(failure) = next.previous else { return resumed };
+    match failure.class {
+        ErrorClass::Unknown => task.complain = true,
+        // Less may fit into the time, but if it does not, once is enough.
+        ErrorClass::Timeout => task.brief = next.number == 2,
+        ErrorClass::Declined => task.brief = failure.reason == "llm_context_length",
+        _ => return resumed,
+    }
+    task.complain || task.brief
 }
 
 /// Another approach: without the pages that lead nowhere.
@@ -33,7 +48,7 @@ pub(crate) fn merge(parts: Vec<Outcome>) -> Outcome {
     Ok(Report { text: texts.collect::<Result<Vec<_>, _>>()?.join(" "), ..Report::default() })
 }
 
-/// The pages that were read, with an explanation. Who may be asked for money is asked first.
+/// The pages that were read, with an explanation; unless somebody may be asked for money.
 pub(crate) fn what_there_is(failed: escalate::Failed<'_, Report, AnyError>) -> Option<Report> {
     if failed.failure.class == ErrorClass::Quota {
         return None;
@@ -44,9 +59,18 @@ pub(crate) fn what_there_is(failed: escalate::Failed<'_, Report, AnyError>) -> O
     Some(Report { text, ..Report::default() })
 }
 
-/// As somebody decided: with money.
-pub(crate) fn pay(mut task: Task, decided: &Value) -> Option<Task> {
-    task.budget = decided["budget"].as_u64()?;
+/// What somebody who is asked may choose from, and how sure it is to help.
+pub(crate) fn ways_out(report: ErrorReport) -> ErrorReport {
+    if report.class != ErrorClass::Quota {
+        return report;
+    }
+    let expected = Duration::from_secs(1);
+    let pay = Choice { action: PAY.to_owned(), confidence: 0.6, expected, risk: Risk::Medium };
+    report.option(pay)
+}
+
+/// As somebody chose.
+pub(crate) fn pay(mut task: Task, chosen: &Value) -> Option<Task> {
     task.resume();
-    Some(task)
+    (chosen == PAY).then_some(Task { paid: true, ..task })
 }

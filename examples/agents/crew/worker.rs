@@ -14,26 +14,22 @@ use crate::crew::rules::{Rules, Trouble};
 use crate::crew::task::{Report, Task};
 use crate::world::Archive;
 
-/// So often one may fail in the same way.
-const CIRCLES: usize = 3;
+/// Who fails so often in the same way goes in circles.
+pub(crate) const CIRCLES: u64 = 3;
 
 /// A planner and three workers, each for its kind of task. Clones are one crew.
 #[derive(Clone)]
-pub(crate) struct Crew {
-    planner: Worker,
-    gatherer: Worker,
-    writer: Worker,
-    checker: Worker,
-}
+pub(crate) struct Crew([Worker; 4]);
 
-/// One of them.
+/// One of them, and its book.
 #[derive(Clone)]
 struct Worker {
     name: &'static str,
     model: Model,
     archive: Archive,
     classifier: Classifier<Rules>,
-    attempts: Arc<AtomicU64>,
+    begun: Arc<AtomicU64>,
+    done: Arc<AtomicU64>,
 }
 
 /// Work that came to an end too early, with what was read until then.
@@ -46,26 +42,22 @@ pub(crate) struct Unfinished {
 impl Crew {
     /// All of them ask this model.
     pub(crate) fn new(model: &Model, archive: &Archive, classifier: &Classifier<Rules>) -> Self {
-        let worker = |name| Worker {
+        Self(["planner", "gatherer", "writer", "checker"].map(|name| Worker {
             name,
             model: model.clone(),
             archive: archive.clone(),
             classifier: classifier.clone(),
-            attempts: Arc::default(),
-        };
-        Self {
-            planner: worker("planner"),
-            gatherer: worker("gatherer"),
-            writer: worker("writer"),
-            checker: worker("checker"),
-        }
+            begun: Arc::default(),
+            done: Arc::default(),
+        }))
     }
 
-    /// Each with the attempts that it made.
-    pub(crate) fn attempts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let Self { planner, gatherer, writer, checker } = self;
-        let all = [planner, gatherer, writer, checker].into_iter();
-        all.map(|worker| (worker.name, worker.attempts.load(Ordering::Relaxed)))
+    /// How many attempts were begun, and how many of them came to something.
+    pub(crate) fn attempts(&self) -> (u64, u64) {
+        let sum = |count: fn(&Worker) -> &AtomicU64| {
+            self.0.iter().map(|worker| count(worker).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|worker| &worker.begun), sum(|worker| &worker.done))
     }
 }
 
@@ -79,23 +71,26 @@ impl Service<Task> for Crew {
     }
 
     fn call(&mut self, task: Task) -> Self::Future {
-        let worker = match task.verb() {
-            "gather" => &self.gatherer,
-            "write" => &self.writer,
-            "check" => &self.checker,
-            _ => &self.planner,
-        };
-        worker.attempts.fetch_add(1, Ordering::Relaxed);
-        Box::pin(worker.clone().work(task))
+        let worker = self.0.iter().find(|worker| worker.name == task.worker()).cloned();
+        let nobody = || AnyError::msg("nobody does such tasks");
+        Box::pin(async move { worker.ok_or_else(nobody)?.work(task).await })
     }
 }
 
 impl Worker {
     async fn work(self, task: Task) -> Result<Report, AnyError> {
-        self.try_to(&task).await.map_err(|error| {
-            let read = task.progress.last().unwrap_or_default();
-            Unfinished { read, source: error.into_inner() }.into()
-        })
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.try_to(&task).await;
+        match outcome {
+            Ok(report) => {
+                self.done.fetch_add(1, Ordering::Relaxed);
+                Ok(report)
+            }
+            Err(error) => Err(match task.progress.last() {
+                Some(read) => Unfinished { read, source: error.into_inner() }.into(),
+                None => error,
+            }),
+        }
     }
 
     async fn try_to(&self, task: &Task) -> Result<Report, AnyError> {
@@ -117,7 +112,7 @@ impl Worker {
                 Err(error) => {
                     let kind = self.kind(task, &error);
                     failures.push(kind);
-                    if failures.iter().filter(|other| **other == kind).count() == CIRCLES {
+                    if failures.iter().filter(|other| **other == kind).count() as u64 == CIRCLES {
                         let text = format!("goes in circles: {error}, {CIRCLES} times");
                         let failure = Failure::new(ErrorClass::Permanent).reason("circles");
                         return Err(Trouble::new(failure, text).into());
@@ -140,7 +135,7 @@ impl Worker {
 
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unfinished after {} pages", self.read.len())
+        write!(f, "{} pages read, then", self.read.len())
     }
 }
 

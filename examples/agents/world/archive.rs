@@ -7,9 +7,6 @@ use tower_triage::{AnyError, ErrorClass};
 use crate::crew::{Task, Trouble};
 use crate::world::{Book, Entry, Fate, Said};
 
-/// What a page costs that is not free.
-const FEE: u64 = 5;
-
 #[derive(Clone)]
 pub(crate) struct Archive {
     book: Book,
@@ -30,12 +27,12 @@ impl Archive {
             what: page.to_owned(),
             said: Said::Yes,
         };
-        let said = self.book.enter(entry, |asked| match (page, fate) {
+        let said = self.book.enter(entry, |_, before| match (page, fate) {
             ("diary", _) => Said::NotThere,
             // Two pages before it, so this is the first time.
-            ("keepers", Fate::Breaks) if asked == 2 => Said::Reset,
+            ("keepers", Fate::Breaks) if before == 2 => Said::Reset,
             ("keepers", Fate::Corrupt) => Said::Corrupt,
-            ("keepers", Fate::Fee) if task.budget < FEE => Said::Fee,
+            ("keepers", Fate::Fee) if !task.paid => Said::Fee,
             _ => Said::Yes,
         });
         tokio::task::yield_now().await;
@@ -43,8 +40,12 @@ impl Archive {
             Said::NotThere => Err(io::Error::from(io::ErrorKind::NotFound).into()),
             Said::Reset => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
             Said::Corrupt => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
-            Said::Fee => Err(Trouble::new(ErrorClass::Quota, "the archive wants 5 for a page").into()),
-            _ if fate == Fate::TooLong => Ok(format!("{page} of {} {}", task.name, "and ".repeat(50))),
+            Said::Fee => {
+                Err(Trouble::new(ErrorClass::Quota, "the archive wants money for this page").into())
+            }
+            _ if fate == Fate::TooLong => {
+                Ok(format!("{page} of {} {}", task.name, "and ".repeat(50)))
+            }
             _ => Ok(format!("{page} of {}", task.name)),
         }
     }

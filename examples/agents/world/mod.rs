@@ -33,7 +33,7 @@ pub(crate) enum Said {
 }
 
 /// One request, and what was said.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) task: String,
     /// Which part, of a task that came in parts.
@@ -50,11 +50,12 @@ pub(crate) struct Entry {
 pub(crate) struct Book(Arc<Mutex<Vec<Entry>>>);
 
 impl Book {
-    /// Writes down what `say` says, given how often `who` was asked this by the task before.
-    fn enter(&self, entry: Entry, say: impl FnOnce(usize) -> Said) -> Said {
+    /// Writes down what `say` says, given how often the same was asked for the same task before.
+    fn enter(&self, entry: Entry, say: impl FnOnce(&Entry, usize) -> Said) -> Said {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |other: &&Entry| (&other.task, other.who) == (&entry.task, entry.who);
-        let said = say(entries.iter().filter(same).count());
+        let by = |entry: &Entry| (entry.task.clone(), entry.part, entry.who);
+        let before = entries.iter().filter(|other| by(other) == by(&entry)).count();
+        let said = say(&entry, before);
         entries.push(Entry { said, ..entry });
         said
     }

@@ -16,14 +16,18 @@ use tokio::net::TcpListener;
 
 use crate::world::{Book, Entry, Fate, PLAN, Said};
 
-/// By these words in a prompt a model knows that it is told what was wrong, or to do without pages.
+/// What a prompt may ask for.
 pub(crate) struct Cue {
     pub(crate) complaint: &'static str,
     pub(crate) by_heart: &'static str,
+    pub(crate) brief: &'static str,
 }
 
-pub(crate) const CUE: Cue =
-    Cue { complaint: "That was not what I asked for.", by_heart: "From what you know by heart." };
+pub(crate) const CUE: Cue = Cue {
+    complaint: "That was not what I asked for.",
+    by_heart: "Say what you know by heart.",
+    brief: "Be brief.",
+};
 
 /// The longest prompt in words.
 const CONTEXT: usize = 100;
@@ -70,9 +74,9 @@ async fn answer(
         what: text(&asked["messages"][0]["content"]),
         said: Said::Yes,
     };
-    let (fate, prompt) = (Fate::of(&entry.task), entry.what.clone());
+    let prompt = entry.what.clone();
     let is_plan = entry.task == "plan";
-    let said = book.enter(entry, |before| say(model, fate, &prompt, before));
+    let said = book.enter(entry, say);
     Ok(match said {
         Said::Hung => std::future::pending().await,
         Said::RateLimited => {
@@ -91,13 +95,15 @@ async fn answer(
     })
 }
 
-/// What `model` says to a prompt, asked by the same task so often `before`.
-fn say(model: &str, fate: Fate, prompt: &str, before: usize) -> Said {
-    match fate {
+/// What a model says, asked so often `before`.
+fn say(entry: &Entry, before: usize) -> Said {
+    let Entry { who, part, what: prompt, .. } = entry;
+    match Fate::of(&entry.task) {
         _ if prompt.split_whitespace().count() > CONTEXT => Said::TooLong,
-        _ if model == "small" => Said::Yes,
+        _ if *who == "small" => Said::Yes,
         Fate::RateLimited if before < 2 => Said::RateLimited,
         Fate::Busy if before < 1 => Said::Unavailable,
+        Fate::TooLong if *part == Some(2) && before < 1 => Said::Unavailable,
         Fate::Down => Said::Unavailable,
         Fate::HangsOnce if before < 1 => Said::Hung,
         Fate::Hangs => Said::Hung,
