@@ -1,4 +1,15 @@
-//! The preset `orchestrator`, its times shortened and its slots filled: what sees each task through.
+//! What sees each task through: the preset `orchestrator`, its times shortened and its slots filled.
+//!
+//! | what goes wrong | what is done |
+//! |---|---|
+//! | 429, 503, a broken connection | retry, from the last page on |
+//! | prose instead of JSON, an unheard-of error | twice more with a nudge, then the small model; what helped against the unheard-of is remembered |
+//! | no answer in time | once more with a nudge, then the small model |
+//! | a prompt that is too long | twice more with a nudge, then in parts |
+//! | a refusal, an open circuit | the small model |
+//! | going in circles | another plan |
+//! | a fee | the orchestrator is asked, then a human |
+//! | a corrupt page, and whatever else is left | what there is |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +36,10 @@ use crate::crew::task::{Report, Task};
 use crate::crew::ways::{by_heart, merge, nudge, pay, reduced, ways_out, what_there_is};
 use crate::crew::worker::Crew;
 
-/// Everything takes a tenth of the preset's time: nobody wants to watch an attempt hang for 33 s.
+/// The preset's times are divided by this: nobody wants to watch an attempt hang for 33 s.
 pub(crate) const PACE: u32 = 10;
 
-/// How long a breaker of the preset stays open, and how long a user may take here.
+/// How long the preset's breaker stays open, and how long a human may think here.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The places of the steps in the chain of ways around.
@@ -38,7 +49,7 @@ pub(crate) mod step {
     pub(crate) const OTHER_MODEL: u32 = 3;
 }
 
-/// Whoever carries out tasks.
+/// Carries out tasks.
 pub(crate) type Service = BoxCloneSyncService<Task, Report, AnyError>;
 
 /// The crew in the care of the orchestrator.
@@ -62,18 +73,17 @@ impl Stack {
         let of_small = of_small.name("small model");
         let breakers = [layers.breaker.handle(), of_small.handle()];
 
-        // What no rule knows is judged by experience, once per attempt.
+        // What no rule knows is treated as experience has it.
         let crew = ServiceBuilder::new()
             .layer(ClassifyLayer::new(classifier.clone(), learner))
             .service(crew);
         let spare = ServiceBuilder::new().layer((of_small, layers.timeout.clone())).service(spare);
 
-        // Another model may do what this one cannot or will not; but it finds no page that is corrupt
-        // or has to be paid for.
+        // Another model can do what this one cannot or will not, but not mend or pay for a page.
         let other_model =
             ClassSet::bypassable().without(ErrorClass::Internal).without(ErrorClass::Quota);
         let chain = || FallbackLayer::new(classifier.clone()).max_steps::<3>();
-        // A part goes through the same layers, by itself.
+        // A part goes through the same layers by itself.
         let part = layers
             .clone()
             .fallback(|_| chain().or_service_with(other_model, spare.clone(), reduced))
@@ -84,6 +94,7 @@ impl Stack {
             .after_failures(3)
             .or_service_with(other_model, spare, reduced);
 
+        // As the preset's `hierarchy`, at our pace.
         let asking = Asking::new(store)
             .classes(ErrorClass::Quota)
             .level(["orchestrator"], ORCHESTRATOR / PACE)
@@ -93,9 +104,9 @@ impl Stack {
         let escalate = layers.escalate.clone().from("crew");
         let escalate = escalate
             .enrich(move |escalation| recovery.explain(escalation))
-            .finish_with(what_there_is)
             .retry_with(pay)
-            .ask(asking)?;
+            .ask(asking)?
+            .finish_with(what_there_is);
         let layers = layers.fallback(|_| chain).escalate(|_| escalate);
         Ok(Self { service: Service::new(layers.layer(crew)), breakers })
     }
@@ -103,8 +114,9 @@ impl Stack {
 
 /// The preset with its own numbers, each time [`PACE`] times shorter.
 fn at_pace(layers: Orchestrator<Rules>) -> Result<Orchestrator<Rules>, ConfigError> {
-    let waits: Vec<_> = backoff().iter(|| 0.5).take(4).map(|wait| wait / PACE).collect();
-    let again = retry_policy().backoff(&Backoff::list(waits)).hint_cap(MINUTE / PACE).build()?;
+    let waits: Vec<_> = backoff().iter(|| 0.0).take(4).map(|wait| wait / PACE).collect();
+    let longest = waits.iter().copied().max().unwrap_or_default();
+    let again = retry_policy().backoff(&Backoff::list(waits)).hint_cap(longest).build()?;
     let limit = TimeoutPolicy::new(timeout_policy().soft() / PACE).build()?;
     let breaker = breaker()?;
     Ok(layers

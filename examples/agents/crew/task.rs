@@ -9,7 +9,7 @@ use crate::world::CUE;
 /// What is read to gather what is known.
 const PAGES: [&str; 3] = ["history", "light", "keepers"];
 
-/// One task. Copies share how far the work came.
+/// One task. Its copies share how far the work came.
 #[derive(Clone, Default)]
 pub(crate) struct Task {
     /// A verb and a subject: `write Fastnet`.
@@ -18,9 +18,9 @@ pub(crate) struct Task {
     pub(crate) part: Option<u64>,
     /// The pages to read.
     pub(crate) pages: Vec<&'static str>,
-    /// What was read by earlier attempts.
+    /// What has been read of them before.
     pub(crate) read: Vec<String>,
-    /// What is read, page by page.
+    /// What has been read by now.
     pub(crate) progress: Checkpoint<Vec<String>>,
     /// Say what was wrong with the last answer.
     pub(crate) complain: bool,
@@ -64,7 +64,15 @@ impl Task {
         }
     }
 
-    /// Goes on where an earlier attempt came to an end, if there was one and it came anywhere.
+    /// The pages that are yet to be read.
+    pub(crate) fn unread(&self) -> &[&'static str] {
+        match self.by_heart {
+            true => &[],
+            false => self.pages.get(self.read.len()..).unwrap_or_default(),
+        }
+    }
+
+    /// Goes on where an earlier attempt came to an end, if it came anywhere.
     pub(crate) fn resume(&mut self) -> bool {
         self.read = self.progress.last().unwrap_or_default();
         !self.read.is_empty()
@@ -75,6 +83,7 @@ impl Task {
         let part = |(n, page): (usize, &&'static str)| Self {
             part: Some(n as u64 + 1),
             pages: vec![page],
+            read: Vec::new(),
             progress: Checkpoint::new(),
             ..self.clone()
         };

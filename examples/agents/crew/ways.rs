@@ -1,4 +1,4 @@
-//! What is done about a task that failed, each way as a function: the layers say when.
+//! What is done about a task that failed, a function for each way. The layers say when.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ type Outcome = Result<Report, AnyError>;
 /// What may be done for money.
 const PAY: &str = "pay for the page";
 
-/// The same again, but from where the last attempt came to an end, and as what was wrong with it
-/// asks for. Without a change of its own it is no nudge.
+/// The same again, but from where the last attempt came to an end, and with what is wrong about it
+/// put right. `false` if there is nothing to change.
 pub(crate) fn nudge(task: &mut Task, next: &Attempt, _: Result<&Report, &AnyError>) -> bool {
     let resumed = task.resume();
     let Some(failure) = next.previous else { return resumed };
     match failure.class {
         ErrorClass::Unknown => task.complain = true,
-        // Less may fit into the time, but if it does not, once is enough.
+        // Less may fit. To find out takes a long time: once.
         ErrorClass::Timeout => task.brief = next.number == 2,
         ErrorClass::Declined => task.brief = failure.reason == "llm_context_length",
         _ => return resumed,
@@ -48,7 +48,7 @@ pub(crate) fn merge(parts: Vec<Outcome>) -> Outcome {
     Ok(Report { text: texts.collect::<Result<Vec<_>, _>>()?.join(" "), ..Report::default() })
 }
 
-/// The pages that were read, with an explanation; unless somebody may be asked for money.
+/// The pages that were read, with an explanation. Where money helps somebody is asked instead.
 pub(crate) fn what_there_is(failed: escalate::Failed<'_, Report, AnyError>) -> Option<Report> {
     if failed.failure.class == ErrorClass::Quota {
         return None;

@@ -14,8 +14,8 @@ use crate::crew::rules::{Rules, Trouble};
 use crate::crew::task::{Report, Task};
 use crate::world::Archive;
 
-/// Who fails so often in the same way goes in circles.
-pub(crate) const CIRCLES: u64 = 3;
+/// Who fails so often in one way goes in circles.
+pub(crate) const CIRCLES: usize = 3;
 
 /// A planner and three workers, each for its kind of task. Clones are one crew.
 #[derive(Clone)]
@@ -80,22 +80,17 @@ impl Service<Task> for Crew {
 impl Worker {
     async fn work(self, task: Task) -> Result<Report, AnyError> {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.try_to(&task).await;
-        match outcome {
-            Ok(report) => {
-                self.done.fetch_add(1, Ordering::Relaxed);
-                Ok(report)
-            }
-            Err(error) => Err(match task.progress.last() {
-                Some(read) => Unfinished { read, source: error.into_inner() }.into(),
-                None => error,
-            }),
-        }
+        let report = self.try_to(&task).await.map_err(|error| match task.progress.last() {
+            Some(read) => Unfinished { read, source: error.into_inner() }.into(),
+            None => error,
+        })?;
+        self.done.fetch_add(1, Ordering::Relaxed);
+        Ok(report)
     }
 
     async fn try_to(&self, task: &Task) -> Result<Report, AnyError> {
         let mut read = task.read.clone();
-        for page in task.pages.iter().skip(read.len()).filter(|_| !task.by_heart) {
+        for page in task.unread() {
             read.push(self.archive.read(task, page).await?);
             task.progress.save(read.clone());
         }
@@ -108,13 +103,13 @@ impl Worker {
             };
             match self.archive.read(task, &page).await {
                 Ok(text) => prompt = format!("{prompt} {text}"),
-                // The model may think of something else; if it does not, it goes in circles.
+                // The model may think of something else. If it does not, repeating it is no use.
                 Err(error) => {
                     let kind = self.kind(task, &error);
                     failures.push(kind);
-                    if failures.iter().filter(|other| **other == kind).count() as u64 == CIRCLES {
-                        let text = format!("goes in circles: {error}, {CIRCLES} times");
+                    if failures.iter().filter(|other| **other == kind).count() == CIRCLES {
                         let failure = Failure::new(ErrorClass::Permanent).reason("circles");
+                        let text = format!("went in circles: {error}");
                         return Err(Trouble::new(failure, text).into());
                     }
                     prompt = format!("{prompt} There is no page `{page}`.");
@@ -135,7 +130,7 @@ impl Worker {
 
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} pages read, then", self.read.len())
+        write!(f, "{} pages", self.read.len())
     }
 }
 
