@@ -13,7 +13,7 @@ use crate::world::{CUE, Entry, Fate, Said};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     /// There was nothing to solve.
-    None,
+    AtOnce,
     Retry,
     /// Another attempt, told what was wrong or where to go on.
     Nudge,
@@ -41,10 +41,10 @@ impl Way {
 
     /// As the layers tell it.
     pub(crate) fn of_incident(incident: Option<&Incident>) -> Self {
-        let Some(incident) = incident else { return Self::None };
+        let Some(incident) = incident else { return Self::AtOnce };
         let steps = || incident.steps.iter().filter(|step| !step.nested).map(|step| &step.kind);
         match incident.resolution {
-            Resolution::Succeeded => Self::None,
+            Resolution::Succeeded => Self::AtOnce,
             Resolution::RecoveredByRetry => steps().fold(Self::Retry, |way, step| match step {
                 StepKind::Decided { .. } => Self::Human,
                 StepKind::Nudged { .. } if way == Self::Retry => Self::Nudge,
@@ -81,7 +81,7 @@ impl Way {
             _ if last.what.contains(CUE.by_heart) => Self::Replan,
             _ if was_told || went_on => Self::Nudge,
             _ if models().count() > 1 => Self::Retry,
-            _ => Self::None,
+            _ => Self::AtOnce,
         }
     }
 }
@@ -89,7 +89,7 @@ impl Way {
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::None => "",
+            Self::AtOnce => "",
             Self::Retry => "retry",
             Self::Nudge => "nudge",
             Self::Replan => "replan",

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tower_triage::escalate::store::{Filter, StoreError};
+use tower_triage::report::BreakerTable;
 use tower_triage::{ErrorClass, StepKind};
 
 use crate::books::{Row, Way};
@@ -76,8 +77,8 @@ impl Sums {
         let seen = ErrorClass::ALL.map(|class| office.classifier.count(class)).iter().sum::<u64>();
         let refused = office.classifier.count(ErrorClass::Rejected);
         self.expect("attempts of the workers that failed", failed, seen - refused);
-        let rejected = office.stack.breakers.iter().flat_map(|breaker| breaker.keys());
-        let rejected = rejected.map(|circuit| circuit.counts().rejected).sum();
+        let circuits = BreakerTable::of(&office.stack.breakers).breakers;
+        let rejected = circuits.iter().map(|circuit| circuit.rejected).sum();
         self.expect("calls that breakers refused", rejected, refused);
     }
 

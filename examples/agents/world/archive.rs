@@ -1,12 +1,15 @@
 //! The tool: an archive of pages, which breaks, has corrupt pages, and takes money for some.
 
 use std::io;
+use std::time::Duration;
 
+use tokio::time::sleep;
 use tower_triage::{AnyError, ErrorClass};
 
 use crate::crew::{Task, Trouble};
 use crate::world::{Book, Entry, Fate, Said};
 
+/// Clones are one.
 #[derive(Clone)]
 pub(crate) struct Archive {
     book: Book,
@@ -35,7 +38,7 @@ impl Archive {
             ("keepers", Fate::Fee) if !task.paid => Said::Fee,
             _ => Said::Yes,
         });
-        tokio::task::yield_now().await;
+        sleep(Duration::from_millis(1)).await;
         match said {
             Said::NotThere => Err(io::Error::from(io::ErrorKind::NotFound).into()),
             Said::Reset => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),

@@ -15,7 +15,8 @@ pub(crate) enum Fate {
     HangsOnce,
     /// The large model hangs, whenever it is asked.
     Hangs,
-    /// What there is to read is too long for either model.
+    /// All pages together are too long for either model; to the second alone the large one says 503,
+    /// once.
     TooLong,
     /// The large model refuses the subject.
     Refused,

@@ -1,5 +1,5 @@
-//! Everything outside the crew: two models behind local servers, and an archive. The world fails as
-//! [`Fate`] has it, and keeps a book of what it was asked and what it said.
+//! Everything outside the crew: two models behind local servers, and an archive. It fails as the
+//! [`Fate`] of each task has it, and keeps a book of what it was asked and what it said.
 
 mod archive;
 mod fate;
@@ -20,7 +20,7 @@ pub(crate) enum Said {
     LookUp,
     RateLimited,
     Unavailable,
-    /// Nothing, as long as anybody waited.
+    /// Nothing.
     Hung,
     TooLong,
     Refused,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
 pub(crate) struct Book(Arc<Mutex<Vec<Entry>>>);
 
 impl Book {
-    /// Writes down what `say` says, given how often the same was asked for the same task before.
+    /// Writes down what `say` says, given how often `who` was asked for the same task before.
     fn enter(&self, entry: Entry, say: impl FnOnce(&Entry, usize) -> Said) -> Said {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let by = |entry: &Entry| (entry.task.clone(), entry.part, entry.who);
