@@ -82,7 +82,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let entered = this.scope.enter();
-        let outcome = match this.state.as_mut().project() {
+        match this.state.as_mut().project() {
             StateProj::Calling { future } => {
                 let mut outcome = ready!(future.poll(cx));
                 let core = this.ticket.core();
@@ -91,17 +91,17 @@ where
                 if !success || incident::has_begun() || !this.ticket.count_plain() {
                     this.ticket.conclude(this.operation, &verdict, &outcome);
                 }
+                this.state.set(State::Done);
                 this.ticket.core().classifier.finish(entered, success, &mut outcome);
-                outcome
+                Poll::Ready(outcome)
             }
             StateProj::Rejected { left } => {
                 let rejection = this.ticket.rejection(*left);
-                refuse(this.ticket.core(), entered, this.operation, &rejection)
+                this.state.set(State::Done);
+                Poll::Ready(refuse(this.ticket.core(), entered, this.operation, &rejection))
             }
             StateProj::Done => panic!("polled after it was ready"),
-        };
-        this.state.set(State::Done);
-        Poll::Ready(outcome)
+        }
     }
 }
 

@@ -85,7 +85,12 @@ impl<const N: usize> Label<N> {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+        std::str::from_utf8(self.text()).unwrap_or_default()
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
     }
 
     /// Is there no text?
@@ -107,9 +112,11 @@ impl<const N: usize> From<&str> for Label<N> {
     }
 }
 
+/// By bytes: keys are compared and hashed for every call, and need no check of their encoding.
 impl<const N: usize> PartialEq for Label<N> {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+        self.text() == other.text()
     }
 }
 
@@ -128,8 +135,9 @@ impl<const N: usize> PartialEq<&str> for Label<N> {
 impl<const N: usize> Eq for Label<N> {}
 
 impl<const N: usize> Hash for Label<N> {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
+        self.text().hash(state);
     }
 }
 
