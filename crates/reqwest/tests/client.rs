@@ -248,7 +248,7 @@ async fn a_host_that_is_down_is_not_called_any_more() {
     assert!(error.downcast_ref::<reqwest::Error>().unwrap().is_connect());
     let error = stack.clone().oneshot(request(Method::GET, down)).await.unwrap_err();
     let open = error.downcast_ref::<CircuitOpen>().unwrap();
-    assert!(open.retry_after() > Duration::from_secs(20));
+    assert!(open.retry_after() > Duration::from_secs(1), "{open:?}");
     assert_eq!(stack.oneshot(request(Method::GET, up)).await.unwrap().status(), 200);
     let mut keys: Vec<_> = handle.keys().iter().map(|key| key.name().to_string()).collect();
     keys.sort();
