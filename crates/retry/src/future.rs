@@ -349,6 +349,8 @@ where
             }
         };
         state.set(State::Done);
+        // With a service in it that may be ready for nothing, and hold what others wait for.
+        self.later = None;
         self.span.close();
         Poll::Ready(returned)
     }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_triage_core::{AnyOk, Classifier, ErrorClass, Failure, Halves, OwnError, ToFailure};
+use tower_triage_core::{
+    AnyOk, Backoff, Classifier, ErrorClass, Failure, Halves, OwnError, ToFailure,
+};
 use tower_triage_retry::budget::Budget;
-use tower_triage_retry::{AdaptiveLayer, RetryLayer, SendRate};
+use tower_triage_retry::{AdaptiveLayer, RetryLayer, RetryPolicy, SendRate};
 
 type Rules = Halves<AnyOk, OwnError>;
 
@@ -230,6 +232,24 @@ async fn who_is_dropped_in_line_frees_their_turn() {
     // In line they would have been the second and the fourth.
     let came = log.seconds();
     assert!(matches!(came[..], [(1, 2), (3, 2..=4)]), "{came:?}");
+}
+
+/// A call that ended at its deadline, in line for its third attempt, and is not dropped yet.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_ended_waits_for_nothing() {
+    let (layer, log) = throttled_just_now().await;
+    let fails = layer.layer(service_fn(|()| ready(Err::<(), _>(Failed(ErrorClass::Throttled)))));
+    let policy = RetryPolicy::default()
+        .backoff(&Backoff::immediate())
+        .deadline(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let retry = RetryLayer::new(classifier()).policy(policy);
+    let mut call = Box::pin(retry.layer(fails).ready().await.unwrap().call(()));
+    (&mut call).await.unwrap_err();
+    assert_eq!(log.begun.elapsed().as_secs(), 5, "after attempts at 2 and 4 s");
+    layer.layer(log.service()).oneshot(1).await.unwrap();
+    assert_eq!(log.seconds(), [(1, 6)]);
 }
 
 /// A service that was asked once and is kept, as below a load shed, has its turn and does not use it.
