@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tower_triage_tests::retry_storm::{Figures, Model, Setup, contend, run, strategies};
 
-const SEEDS: [u64; 3] = [1, 2, 3];
+const SEEDS: [u64; 4] = [1, 2, 3, 4];
 
 /// With so few clients, all of them have to be back before 95 % of them are.
 fn model() -> Model {
@@ -51,39 +51,44 @@ fn a_budget_or_a_breaker_ends_it() {
     }
 }
 
-/// The defaults hold the load near what is offered, and the service comes back. Not as tightly as
-/// the goal of 1.3 and 10 s: see the page.
-#[test]
-fn the_defaults_end_it() {
-    for figures in figures(&Setup::defaults()) {
-        assert!(figures.load < 1.5, "{figures:?}");
-        assert!(figures.back.is_some_and(|back| back < 14.0), "{figures:?}");
-        assert!(figures.at_the_end > 0.99, "{figures:?}");
-    }
+/// The goal: at most 1.3 times what is offered over any ten seconds, and back within ten.
+fn holds(figures: &Figures) -> bool {
+    figures.load <= 1.3 && figures.back.is_some_and(|back| back <= 10.0)
 }
 
-/// The goal.
 #[test]
-fn brisk_settings_hold_the_load_at_1_3_and_are_back_within_ten_seconds() {
-    for figures in figures(&Setup::brisk()) {
-        assert!(figures.load < 1.3, "{figures:?}");
-        assert!(figures.back.is_some_and(|back| back <= 10.0), "{figures:?}");
+fn the_defaults_hold_the_load_at_1_3_and_are_back_within_ten_seconds() {
+    for figures in figures(&Setup::defaults()) {
+        assert!(holds(&figures), "{figures:?}");
         assert!(figures.during > 0.2, "{figures:?}");
         assert!(figures.at_the_end > 0.99, "{figures:?}");
     }
 }
 
-/// The breaker is why: without it, or with one that stays open for long, an outage of another length
-/// takes longer to recover from.
+/// One run, with an outage of so many seconds.
+fn after_an_outage_of(seconds: u64, setup: &Setup) -> Figures {
+    let model = Model { end: model().begin + Duration::from_secs(seconds), ..model() };
+    Figures::new(&model, &run(model, setup, 1).expect("a setup that builds"))
+}
+
+/// The short open time is why: how long a circuit goes on being open depends on when it opened last.
 #[test]
-fn brisk_settings_are_back_within_ten_seconds_however_long_the_outage_was() {
-    for outage in [18, 30, 43] {
-        let model = Model { end: model().begin + Duration::from_secs(outage), ..model() };
-        let curves = run(model, &Setup::brisk(), 1).expect("a setup that builds");
-        let figures = Figures::new(&model, &curves);
-        assert!(figures.load < 1.3, "{outage} s: {figures:?}");
-        assert!(figures.back.is_some_and(|back| back <= 10.0), "{outage} s: {figures:?}");
+fn the_defaults_hold_however_long_the_outage_was() {
+    for outage in [18, 24, 36, 42] {
+        let figures = after_an_outage_of(outage, &Setup::defaults());
+        assert!(holds(&figures), "{outage} s: {figures:?}");
     }
+}
+
+/// A large bucket and a long open time end it too, but each misses its half of the goal.
+#[test]
+fn patient_settings_miss_the_goal() {
+    for figures in figures(&Setup::patient()) {
+        assert!(figures.load > 1.3, "{figures:?}");
+        assert!(figures.at_the_end > 0.99, "{figures:?}");
+    }
+    let figures = after_an_outage_of(18, &Setup::patient());
+    assert!(figures.back.is_some_and(|back| back > 10.0), "{figures:?}");
 }
 
 #[test]

@@ -9,10 +9,13 @@ use tower_triage_benches::http::client::{Hyper, Protocol, Stack, bare};
 use tower_triage_benches::http::load::{Get, Outcome, run};
 use tower_triage_benches::http::{reqwest, server};
 use tower_triage_benches::measure::median;
+use tower_triage_core::Clock;
 
 /// What is compared: protocol and connections.
 const CASES: [(Protocol, usize); 4] =
     [(Protocol::Http1, 1), (Protocol::Http1, 64), (Protocol::Http2, 1), (Protocol::Http2, 64)];
+/// Connections of the clients whose layers are leaked.
+const LEAKED: usize = 64;
 /// Connections of the reqwest clients, which speak HTTP/1.1.
 const REQWEST: usize = 64;
 /// Pairs of runs of each case.
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean nothing (use --release)");
     }
-    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * (CASES.len() as u32 + 2));
+    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * (CASES.len() as u32 + 3));
     let address = match server::start() {
         Ok(address) => address,
         Err(error) => {
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|");
     for (protocol, connections) in CASES {
-        let stack = Stack::default();
+        let stack = Stack::new(Clock::new());
         let without = || Hyper(bare(protocol));
         let with = || Hyper(stack.around(bare(protocol)));
         let pairs = runtime.block_on(compare(connections, without, with, address, each));
@@ -65,6 +68,11 @@ fn main() -> ExitCode {
         };
         print_row(&format!("hyper, our four layers, {name}, {connections}"), &pairs);
     }
+    let stack = Stack::new(Clock::coarse());
+    let without = || Hyper(bare(Protocol::Http1));
+    let with = || Hyper(stack.leaked_around(bare(Protocol::Http1)));
+    let pairs = runtime.block_on(compare(LEAKED, without, with, address, each));
+    print_row(&format!("hyper, our four, leaked, coarse clock, HTTP/1.1, {LEAKED}"), &pairs);
     let retry = reqwest::retry();
     let ours = || reqwest::ours(&retry);
     let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, ours, address, each));

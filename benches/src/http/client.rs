@@ -12,7 +12,7 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_triage_circuit_breaker::{CircuitBreakerLayer, KeyedSettings};
-use tower_triage_core::{AnyError, Classifier};
+use tower_triage_core::{AnyError, Classifier, Clock};
 use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
 use tower_triage_fallback::FallbackLayer;
 use tower_triage_http::{HttpReplay, HttpRules, http};
@@ -81,24 +81,34 @@ pub struct Stack {
     retry: RetryLayer<HttpRules, HttpReplay>,
 }
 
-impl Default for Stack {
-    fn default() -> Self {
+impl Stack {
+    /// Layers whose breaker reads `clock`.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
         let classifier = Classifier::new(http());
+        let breaker = CircuitBreakerLayer::new(classifier.clone()).clock(clock);
         Self {
             escalate: EscalateLayer::new(classifier.clone(), Desk::log()),
-            breaker: CircuitBreakerLayer::new(classifier.clone()).keyed(KeyedSettings::default()),
+            breaker: breaker.keyed(KeyedSettings::default()),
             retry: RetryLayer::new(classifier.clone()).replay(HttpReplay::new()),
             classifier,
         }
     }
-}
 
-impl Stack {
     /// The layers around `client`.
     pub fn around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
         let fallback = FallbackLayer::new(self.classifier.clone())
             .or_value(CLASSES, |_| ::http::Response::new(Either::Right(Body::default())));
         let service = self.retry.layer(self.breaker.layer(client));
         self.escalate.layer(fallback.layer(service))
+    }
+
+    /// The same, leaked, as a client that is built once may have them.
+    pub fn leaked_around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
+        let fallback = FallbackLayer::new(self.classifier.clone())
+            .or_value(CLASSES, |_| ::http::Response::new(Either::Right(Body::default())));
+        let breaker = self.breaker.clone().leak();
+        let service = self.retry.clone().leak().layer(breaker.layer(client));
+        self.escalate.clone().leak().layer(fallback.leak().layer(service))
     }
 }

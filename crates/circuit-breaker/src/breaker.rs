@@ -123,17 +123,21 @@ impl Breaker {
     }
 
     /// Lets a call in, or says what is left of the open time.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub(crate) fn admit(&self, settings: &Settings) -> Result<Permit, Duration> {
-        match self.word().pass() {
-            Some(stamp) => Ok(Permit { stamp, started: settings.started() }),
-            None => self.admit_cold(settings),
-        }
+        self.pass(settings).map_or_else(|| self.ask(settings), Ok)
     }
 
+    /// Lets a call in without asking the circuit; `None` if it must be [asked](Self::ask).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn pass(&self, settings: &Settings) -> Option<Permit> {
+        let stamp = self.word().pass()?;
+        Some(Permit { stamp, started: settings.started() })
+    }
+
+    /// Asks the circuit, if time alone does not refuse the call.
     #[cold]
-    fn admit_cold(&self, settings: &Settings) -> Result<Permit, Duration> {
+    pub(crate) fn ask(&self, settings: &Settings) -> Result<Permit, Duration> {
         if self.state() == State::ForcedOpen {
             return Err(Duration::ZERO);
         }
@@ -154,19 +158,20 @@ impl Breaker {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An admitted call succeeded: counts it, if that is all that there is to it. `false` if it has
-    /// to be [settled](Self::settle).
+    /// An admitted call succeeded [now](Settings::time_of_success): counts it, if that is all that
+    /// there is to it. `false` if it has to be [settled](Self::settle).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
-    pub(crate) fn count_plain(&self, settings: &Settings, permit: &Permit) -> bool {
-        (!settings.reads_clock || self.is_plain(settings, permit))
-            && self.count_success(permit.stamp)
+    pub(crate) fn count_plain(&self, settings: &Settings, permit: &Permit, now: Duration) -> bool {
+        self.is_plain(settings, permit, now) && self.count_success(permit.stamp)
     }
 
     /// Is a success that comes now neither slow nor one that changes what the window holds?
-    fn is_plain(&self, settings: &Settings, permit: &Permit) -> bool {
-        let now = settings.time_of_success();
-        !permit.is_slow(settings, now) && nanos(now) < self.quiet_until.load(Ordering::Acquire)
+    #[inline]
+    fn is_plain(&self, settings: &Settings, permit: &Permit, now: Duration) -> bool {
+        !settings.reads_clock
+            || !permit.is_slow(settings, now)
+                && nanos(now) < self.quiet_until.load(Ordering::Acquire)
     }
 
     /// An admitted call ended with `verdict`.
@@ -178,10 +183,10 @@ impl Breaker {
         verdict: &Verdict,
     ) -> Option<Transition> {
         let vote = verdict.failure().map_or(Vote::Success, |failure| failure.vote);
-        if vote == Vote::Success && self.count_plain(settings, &permit) {
+        let now = settings.clock.now();
+        if vote == Vote::Success && self.count_plain(settings, &permit, now) {
             return None;
         }
-        let now = settings.clock.now();
         let slow = permit.is_slow(settings, now);
         let retry_after = verdict.failure().and_then(|failure| failure.retry_after);
         let outcome = match vote {

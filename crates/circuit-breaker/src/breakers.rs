@@ -53,10 +53,23 @@ impl Breakers {
             None => None,
             Some(keyed) => keyed.entry(&key(), &self.settings),
         };
-        match self.of(entry.as_deref()).admit(&self.settings) {
+        match self.of(entry.as_deref()).pass(&self.settings) {
+            Some(permit) => (Admission { entry, permit: Some(permit) }, None),
+            None => self.ask(entry),
+        }
+    }
+
+    /// The circuit has to be asked.
+    #[cold]
+    fn ask(&self, entry: Option<Arc<Entry>>) -> (Admission, Option<Duration>) {
+        if let Some(entry) = &entry {
+            entry.touch(self.settings.clock.recent());
+        }
+        let breaker = self.of(entry.as_deref());
+        match breaker.ask(&self.settings) {
             Ok(permit) => (Admission { entry, permit: Some(permit) }, None),
             Err(left) => {
-                self.of(entry.as_deref()).count_rejection();
+                breaker.count_rejection();
                 (Admission { entry, permit: None }, Some(left))
             }
         }
@@ -80,7 +93,12 @@ impl Breakers {
     #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
     pub(crate) fn count_plain(&self, admission: &mut Admission) -> bool {
         let Some(permit) = &admission.permit else { return true };
-        let plain = self.of(admission.entry.as_deref()).count_plain(&self.settings, permit);
+        let now = self.settings.time_of_success();
+        if let Some(entry) = &admission.entry {
+            entry.touch(now);
+        }
+        let breaker = self.of(admission.entry.as_deref());
+        let plain = breaker.count_plain(&self.settings, permit, now);
         if plain {
             admission.permit = None;
         }
@@ -95,6 +113,9 @@ impl Breakers {
         verdict: &Verdict,
     ) -> Option<Transition> {
         let permit = admission.permit.take()?;
+        if let Some(entry) = &admission.entry {
+            entry.touch(self.settings.clock.recent());
+        }
         self.of(admission.entry.as_deref()).settle(&self.settings, permit, verdict)
     }
 

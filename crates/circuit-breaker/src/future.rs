@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
@@ -82,26 +82,28 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let entered = this.scope.enter();
-        let outcome = match this.state.as_mut().project() {
+        match this.state.as_mut().project() {
             StateProj::Calling { future } => {
-                let mut outcome = ready!(future.poll(cx));
+                // Looked at where it is, not moved out and back.
+                let mut polled = future.poll(cx);
+                let Poll::Ready(outcome) = &mut polled else { return Poll::Pending };
                 let core = this.ticket.core();
                 let verdict = core.classifier.judge(this.operation, outcome.as_ref());
                 let success = verdict.is_success();
                 if !success || incident::has_begun() || !this.ticket.count_plain() {
-                    this.ticket.conclude(this.operation, &verdict, &outcome);
+                    this.ticket.conclude(this.operation, &verdict, outcome);
                 }
-                this.ticket.core().classifier.finish(entered, success, &mut outcome);
-                outcome
+                this.state.set(State::Done);
+                this.ticket.core().classifier.finish(entered, success, outcome);
+                polled
             }
             StateProj::Rejected { left } => {
                 let rejection = this.ticket.rejection(*left);
-                refuse(this.ticket.core(), entered, this.operation, &rejection)
+                this.state.set(State::Done);
+                Poll::Ready(refuse(this.ticket.core(), entered, this.operation, &rejection))
             }
             StateProj::Done => panic!("polled after it was ready"),
-        };
-        this.state.set(State::Done);
-        Poll::Ready(outcome)
+        }
     }
 }
 

@@ -50,7 +50,8 @@ impl KeyedSettings {
         self.capacity.get()
     }
 
-    /// A circuit that was not used for so long is forgotten.
+    /// A circuit that was not used for so long is forgotten. It is used when a call of it ends, is
+    /// refused, or is let in as a probe.
     #[must_use]
     pub const fn idle(&self) -> Duration {
         self.idle
@@ -94,11 +95,13 @@ impl TryFrom<Unchecked> for KeyedSettings {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) breaker: Breaker,
-    /// When it was last asked for, in nanoseconds.
+    /// When it was made, or a call of it last ended, was refused or was let in as a probe, in
+    /// nanoseconds.
     used: AtomicU64,
 }
 
-type Map = HashMap<Key, Arc<Entry>>;
+/// Hashed fast: keys are short, and come from a small set. The seed is of this process.
+type Map = HashMap<Key, Arc<Entry>, foldhash::fast::RandomState>;
 
 #[derive(Debug)]
 pub(crate) struct Keyed {
@@ -125,9 +128,9 @@ impl Entry {
         Arc::new(Self { breaker, used: AtomicU64::new(nanos(now)) })
     }
 
-    fn touch(self: &Arc<Self>, now: Duration) -> Arc<Self> {
+    /// It is used now.
+    pub(crate) fn touch(&self, now: Duration) {
         self.used.store(nanos(now), Ordering::Relaxed);
-        Arc::clone(self)
     }
 
     fn used(&self) -> u64 {
@@ -168,20 +171,20 @@ impl Keyed {
 
     /// The circuit of `key`, made if there is none; `None` if there is no room for it.
     pub(crate) fn entry(&self, key: &Key, settings: &Settings) -> Option<Arc<Entry>> {
-        let now = settings.clock.now();
         match self.known.load().get(key) {
-            Some(entry) => Some(entry.touch(now)),
-            None => self.entry_cold(key, settings, now),
+            Some(entry) => Some(Arc::clone(entry)),
+            None => self.entry_cold(key, settings),
         }
     }
 
     #[cold]
-    fn entry_cold(&self, key: &Key, settings: &Settings, now: Duration) -> Option<Arc<Entry>> {
+    fn entry_cold(&self, key: &Key, settings: &Settings) -> Option<Arc<Entry>> {
+        let now = settings.clock.now();
         let mut rest = self.lock();
         rest.asked += 1;
         let known = self.known.load();
         if let Some(entry) = known.get(key).or_else(|| rest.map.get(key)) {
-            let entry = entry.touch(now);
+            let entry = Arc::clone(entry);
             if rest.asked >= known.len() + rest.map.len() {
                 self.merge(&mut rest);
             }

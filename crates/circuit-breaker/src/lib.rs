@@ -44,7 +44,7 @@
 //! | setting | default |
 //! |---|---|
 //! | trips at | 50 % failures of at least 20 calls within 10 s |
-//! | stays open | 30 s ± 20 %, doubling at each reopening, at most 5 min; a `Retry-After` lengthens it, up to 5 min |
+//! | stays open | 5 s ± 20 %, doubling at each reopening, at most 5 min; a `Retry-After` lengthens it, up to 5 min |
 //! | half-open | one probe at a time; one success closes, one failure reopens |
 //! | rejection | [`CircuitOpen`](tower_triage_core::CircuitOpen) as an error |
 //! | keyed | no; with keys 1024 circuits at most, idle ones forgotten after 10 min |

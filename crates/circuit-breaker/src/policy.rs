@@ -83,9 +83,10 @@ impl BreakerPolicy {
             failures: None,
             slow_call: None,
             slow_rate: None,
-            // The cap comes before the jitter, so that long open periods spread too; 250 s and 20 %
-            // make 5 minutes.
-            open_for: Backoff::exponential(Duration::from_secs(30), 2.0)
+            // Short at first, so that a service is found to be back soon after it is; see
+            // docs/retry-storms.md. The cap comes before the jitter, so that long open periods spread
+            // too; 250 s and 20 % make 5 minutes.
+            open_for: Backoff::exponential(Duration::from_secs(5), 2.0)
                 .cap_before_jitter(Duration::from_secs(250))
                 .jitter(Jitter::Ratio(0.2)),
             retry_after_cap: Duration::from_secs(300),
@@ -164,7 +165,7 @@ impl BreakerPolicy {
     }
 
     /// How long the circuit stays open: the first delay at the first trip, the next one at each
-    /// reopening without a close between. Default: 30 s, doubling, ±20 %, at most 5 min.
+    /// reopening without a close between. Default: 5 s, doubling, ±20 %, at most 5 min.
     #[must_use]
     pub fn open_for(mut self, schedule: Backoff) -> Self {
         self.open_for = schedule;

@@ -17,8 +17,10 @@ pub(crate) struct Settings {
     pub(crate) random: Arc<Random>,
     pub(crate) watchers: Watchers,
     pub(crate) parked: Parked,
-    /// Does a success have to know the time?
+    /// Does a circuit have to know when a success came?
     pub(crate) reads_clock: bool,
+    /// Is there a circuit for each key, which is forgotten if it is not used for long?
+    keyed: bool,
 }
 
 /// What a layer is made of before there is a state.
@@ -33,11 +35,15 @@ pub(crate) struct Config {
 }
 
 impl Settings {
-    /// The time at which a success is recorded. How long it took has to be exact, in which slice of a
-    /// window it comes has not.
+    /// The time at which a success is recorded; zero where nobody asks. How long it took has to be
+    /// exact, in which slice of a window it comes has not.
     #[inline]
     pub(crate) fn time_of_success(&self) -> Duration {
-        if self.policy.slow_call.is_some() { self.clock.now() } else { self.clock.recent() }
+        match (self.reads_clock || self.keyed, self.policy.slow_call) {
+            (false, _) => Duration::ZERO,
+            (true, None) => self.clock.recent(),
+            (true, Some(_)) => self.clock.now(),
+        }
     }
 
     /// When a call that is let in now began, in nanoseconds; zero where slowness does not matter.
@@ -57,6 +63,7 @@ impl Settings {
             watchers: Watchers::default(),
             parked: Parked::default(),
             reads_clock,
+            keyed: config.keyed.is_some(),
         }
     }
 }

@@ -52,10 +52,24 @@ impl<const N: usize> Label<N> {
         const { assert!(N >= 16 && N <= 255, "a label holds 16 to 255 bytes") };
         let mut label = Self::EMPTY;
         let mut at = 0;
-        let fits = parts.iter().map(|part| part.len()).sum::<usize>() <= N;
-        let room = if fits { N } else { N - Self::TAIL };
         for part in parts {
-            let mut end = part.len().min(room - at);
+            let Some(place) = label.bytes.get_mut(at..at + part.len()) else {
+                return Self::shortened(parts);
+            };
+            place.copy_from_slice(part.as_bytes());
+            at += part.len();
+        }
+        label.len = at as u8;
+        label
+    }
+
+    /// The beginning of `parts`, which do not fit, and the hash of all.
+    #[cold]
+    fn shortened(parts: &[&str]) -> Self {
+        let mut label = Self::EMPTY;
+        let mut at = 0;
+        for part in parts {
+            let mut end = part.len().min(N - Self::TAIL - at);
             while !part.is_char_boundary(end) {
                 end -= 1;
             }
@@ -65,27 +79,29 @@ impl<const N: usize> Label<N> {
                 break;
             }
         }
-        if !fits {
-            // FNV-1a over everything: stable between runs, and it need not resist an attacker.
-            let hash = parts
-                .iter()
-                .flat_map(|part| part.bytes())
-                .fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-            label.bytes[at] = b'~';
-            for nibble in 0..8 {
-                label.bytes[at + 1 + nibble] =
-                    b"0123456789abcdef"[(hash >> (28 - 4 * nibble) & 0xf) as usize];
-            }
-            at += Self::TAIL;
+        // FNV-1a over everything: stable between runs, and it need not resist an attacker.
+        let hash = parts
+            .iter()
+            .flat_map(|part| part.bytes())
+            .fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+        label.bytes[at] = b'~';
+        for nibble in 0..8 {
+            label.bytes[at + 1 + nibble] =
+                b"0123456789abcdef"[(hash >> (28 - 4 * nibble) & 0xf) as usize];
         }
-        label.len = at as u8;
+        label.len = (at + Self::TAIL) as u8;
         label
     }
 
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+        std::str::from_utf8(self.text()).unwrap_or_default()
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
     }
 
     /// Is there no text?
@@ -107,9 +123,11 @@ impl<const N: usize> From<&str> for Label<N> {
     }
 }
 
+/// By bytes: keys are compared and hashed for every call, and need no check of their encoding.
 impl<const N: usize> PartialEq for Label<N> {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+        self.text() == other.text()
     }
 }
 
@@ -128,8 +146,9 @@ impl<const N: usize> PartialEq<&str> for Label<N> {
 impl<const N: usize> Eq for Label<N> {}
 
 impl<const N: usize> Hash for Label<N> {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
+        self.text().hash(state);
     }
 }
 

@@ -127,15 +127,17 @@ where
         let call = Call { operation: &*this.operation, keep: &core.keep, kept: &*this.kept };
         let mut ended = None;
         if let StateProj::Primary { future } = state.as_mut().project() {
-            let mut outcome = ready!(future.poll(cx));
+            // Looked at where it is, not moved out and back.
+            let mut polled = future.poll(cx);
+            let Poll::Ready(outcome) = &mut polled else { return Poll::Pending };
             match core.classifier.judge(call.operation, outcome.as_ref()) {
                 Verdict::Success => {
-                    core.succeeded(&call, &outcome);
+                    core.succeeded(&call, outcome);
                     state.set(State::Done);
-                    core.classifier.finish(entered, true, &mut outcome);
-                    return Poll::Ready(outcome);
+                    core.classifier.finish(entered, true, outcome);
+                    return polled;
                 }
-                Verdict::Failure(failure) => ended = Some((failure, outcome)),
+                Verdict::Failure(failure) => ended = Some((failure, ready!(polled))),
             }
         }
         let (success, mut outcome) = ready!(core.drive(&call, state, ended, cx));

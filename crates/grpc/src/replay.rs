@@ -87,16 +87,13 @@ impl<B: Replayable> Replay<http::Request<B>> for GrpcReplay {
         self.config.as_ref()?.at(place).map(|policy| policy as &dyn RequestPolicy)
     }
 
-    fn keep(&self, request: Self::Sent) -> (Self::Sent, Result<Self::Kept, &'static str>) {
-        let request = self.with_timeout(request);
-        match request.body().replayable() {
-            Ok(()) => (request.clone(), Ok(request)),
-            Err(why) => (request, Err(why)),
-        }
+    fn first(&self, request: Self::Sent) -> Self::Sent {
+        self.with_timeout(request)
     }
 
-    fn once(&self, request: Self::Sent) -> Self::Sent {
-        self.with_timeout(request)
+    fn keep(&self, request: &mut Self::Sent) -> Result<Self::Kept, &'static str> {
+        request.body().replayable()?;
+        Ok(request.clone())
     }
 
     fn ready(&self, kept: &Self::Kept) -> Result<(), &'static str> {

@@ -294,7 +294,7 @@ async fn kf06_a_rejection_is_unavailable_with_the_time_to_wait() {
     let open: &CircuitOpen = circuit_open(&status).unwrap();
     let told = StatusDetails::of_message(status.details()).retry_delay.unwrap();
     assert_eq!(told.duration(), open.retry_after());
-    assert!(open.retry_after() > Duration::from_secs(20));
+    assert!(open.retry_after() > Duration::from_secs(1), "{open:?}");
 }
 
 /// Retry and fallback share one buffer; no code of the user's copies anything.

@@ -44,7 +44,7 @@ async fn kf06_a_server_answers_unavailable_while_its_circuit_is_open() {
         else {
             panic!("a lower bound")
         };
-        assert!(wait > Duration::from_secs(20) && wait < Duration::from_secs(40));
+        assert!(wait > Duration::from_secs(1) && wait <= Duration::from_secs(6), "{wait:?}");
         assert_eq!(refused.metadata().contains_key("grpc-retry-pushback-ms"), pushes_back);
     }
 }

@@ -69,15 +69,15 @@ impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
     type Sent = http::Request<B>;
     type Kept = http::Request<B>;
 
-    fn keep(&self, request: Self::Sent) -> (Self::Sent, Result<Self::Kept, &'static str>) {
-        match request.body().replayable() {
-            Ok(()) => (request.clone(), Ok(request)),
-            Err(why) => (request, Err(why)),
-        }
+    #[inline]
+    fn first(&self, request: Self::Sent) -> Self::Sent {
+        request
     }
 
-    fn once(&self, request: Self::Sent) -> Self::Sent {
-        request
+    #[inline]
+    fn keep(&self, request: &mut Self::Sent) -> Result<Self::Kept, &'static str> {
+        request.body().replayable()?;
+        Ok(request.clone())
     }
 
     fn ready(&self, kept: &Self::Kept) -> Result<(), &'static str> {

@@ -63,12 +63,16 @@ impl<'a> RequestHead<'a> {
         let named = || self.headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
         let host = authority.or_else(named).unwrap_or_default();
         // Before an `@` there may be a password.
-        host.rsplit_once('@').map_or(host, |(_, host)| host)
+        if host.as_bytes().contains(&b'@') {
+            return host.rsplit_once('@').map_or(host, |(_, host)| host);
+        }
+        host
     }
 
     /// The method and the [`RouteTemplate`], if the request carries one: `GET /orders/{id}`. Never
     /// the raw path. A method that nobody registered is `_OTHER`.
     #[must_use]
+    #[inline]
     pub fn operation(self) -> Operation {
         let method = method_name(self.method);
         match self.extensions.get::<RouteTemplate>() {

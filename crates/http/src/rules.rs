@@ -169,15 +169,21 @@ impl AsMut<Self> for HttpStatus {
 /// For types of an HTTP client's own, which no `http::Response` can be borrowed from.
 impl HttpStatus {
     /// The verdict on a response with this head: what is [`adjusted`](Self::adjusted), else the rules'.
+    #[inline]
     pub fn judge(&self, head: ResponseHead<'_>) -> Verdict {
         if let Some(verdict) = self.adjusted(head) {
             return verdict;
         }
-        let status = head.status.as_u16();
-        if (100..400).contains(&status) {
-            // The happy path reads no clock.
+        if (100..400).contains(&head.status.as_u16()) {
             return Verdict::Success;
         }
+        Self::failed(head)
+    }
+
+    /// The verdict of the rules on a status that tells of a failure. The happy path reads no clock.
+    #[cold]
+    fn failed(head: ResponseHead<'_>) -> Verdict {
+        let status = head.status.as_u16();
         let body_prefix = head.extensions.get::<BodyPrefix>().map_or(&[][..], |prefix| &prefix.0);
         let facts = HttpFacts { status, headers: head.headers, body_prefix, now: wall_clock() };
         facts.verdict()
@@ -221,7 +227,13 @@ impl HttpStatus {
     /// [`response_by`](HttpRulesExt::response_by), an override by status; `None` leaves it to the
     /// rules. For rules of other protocols that are built on these.
     #[must_use]
+    #[inline]
     pub fn adjusted(&self, head: ResponseHead<'_>) -> Option<Verdict> {
+        let plain = head.extensions.is_empty() && self.response.is_none();
+        if plain && self.overrides.is_empty() { None } else { self.adjusted_by(head) }
+    }
+
+    fn adjusted_by(&self, head: ResponseHead<'_>) -> Option<Verdict> {
         if let Some(verdict) = head.extensions.get::<Notes>().and_then(|notes| notes.verdict) {
             return Some(verdict);
         }

@@ -26,6 +26,8 @@ const ATTEMPT: Duration = Duration::from_secs(8);
 const DEADLINE: Duration = Duration::from_secs(25);
 /// Failures in a row that open the breaker.
 const IN_A_ROW: u32 = 5;
+/// How long it is open at first.
+const OPEN_FOR: Duration = Duration::from_secs(30);
 
 #[cfg(feature = "tls")]
 const SCHEMES: &str = "without a client of yours only `http` and `https` work";
@@ -119,7 +121,10 @@ fn guarded(service: Erased) -> Result<Erased, ConfigError> {
         .retry(ErrorClass::Throttled, wait(1000))
         .deadline(DEADLINE)
         .build()?;
-    let breaker = BreakerPolicy::new().consecutive_failures(IN_A_ROW).build()?;
+    let open_for = Backoff::exponential(OPEN_FOR, 2.0)
+        .cap_before_jitter(Duration::from_secs(250))
+        .jitter(Jitter::Ratio(0.2));
+    let breaker = BreakerPolicy::new().consecutive_failures(IN_A_ROW).open_for(open_for).build()?;
     let classifier: Classifier<HttpRules> = Classifier::new(http());
     let stack = ServiceBuilder::new()
         .layer(

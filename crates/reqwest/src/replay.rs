@@ -84,11 +84,15 @@ impl<T: Outgoing> Replay<T> for ReqwestReplay {
     type Sent = T;
     type Kept = Kept<T>;
 
-    fn keep(&self, mut request: T) -> (T, Result<Kept<T>, &'static str>) {
+    fn first(&self, request: T) -> T {
+        request
+    }
+
+    fn keep(&self, request: &mut T) -> Result<Kept<T>, &'static str> {
         if let Some(copy) = request.try_clone() {
-            return (request, Ok(Kept { request: copy, stream: None }));
+            return Ok(Kept { request: copy, stream: None });
         }
-        let Some(limit) = self.streams else { return (request, Err(STREAM)) };
+        let limit = self.streams.ok_or(STREAM)?;
         let body = request.request_mut().body_mut().take().unwrap_or_default();
         let too_long = body.size_hint().lower() > limit;
         // Without its body there is a copy of each request.
@@ -102,11 +106,7 @@ impl<T: Outgoing> Replay<T> for ReqwestReplay {
             Err(why) => (body, Err(why)),
         };
         *request.request_mut().body_mut() = Some(body);
-        (request, kept)
-    }
-
-    fn once(&self, request: T) -> T {
-        request
+        kept
     }
 
     fn ready(&self, kept: &Kept<T>) -> Result<(), &'static str> {

@@ -19,7 +19,7 @@ fn request() -> Request {
 fn a_request_that_is_sent_once_takes_nothing() {
     let request = request();
     let taken = measure(|| {
-        let sent = ReqwestReplay::new().once(request);
+        let sent = ReqwestReplay::new().first(request);
         std::mem::forget(sent);
     });
     assert_eq!(taken.count_total, 0);
@@ -27,11 +27,10 @@ fn a_request_that_is_sent_once_takes_nothing() {
 
 #[test]
 fn what_is_kept_is_one_copy_and_shares_the_body() {
-    let (one, other) = (request(), request());
+    let (one, mut other) = (request(), request());
     let copying = measure(|| drop(one.try_clone().unwrap()));
     let keeping = measure(|| {
-        let (sent, kept) = ReqwestReplay::new().keep(other);
-        std::mem::forget((sent, kept.unwrap()));
+        std::mem::forget(ReqwestReplay::new().keep(&mut other).unwrap());
     });
     assert_eq!(keeping.count_total, copying.count_total);
     assert!(keeping.bytes_total < 4096, "the body is not copied: {keeping:?}");

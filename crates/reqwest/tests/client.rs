@@ -75,8 +75,8 @@ fn kf15_the_attempt_is_an_extension() {
     *request.timeout_mut() = Some(Duration::from_secs(7));
     *request.version_mut() = http::Version::HTTP_2;
     *request.body_mut() = Some("text".into());
-    let (sent, kept) = replay.keep(request);
-    assert_eq!(sent.url(), &url);
+    let kept = replay.keep(&mut request);
+    assert_eq!(request.url(), &url);
     let again = replay.again(&mut kept.unwrap(), &Attempt::FIRST).unwrap();
     assert_eq!((again.url(), again.timeout()), (&url, Some(&Duration::from_secs(7))));
     assert_eq!(again.version(), http::Version::HTTP_2);
@@ -84,8 +84,8 @@ fn kf15_the_attempt_is_an_extension() {
     let again = http::Request::try_from(again).unwrap();
     assert_eq!(again.extensions().get::<Attempt>(), Some(&Attempt::FIRST));
 
-    let marked = Marked::from(Request::new(Method::GET, url)).with(7_u8);
-    let (_, kept) = replay.keep(marked);
+    let mut marked = Marked::from(Request::new(Method::GET, url)).with(7_u8);
+    let kept = replay.keep(&mut marked);
     let again = replay.again(&mut kept.unwrap(), &Attempt::FIRST).unwrap();
     assert_eq!(again.extensions.get::<Attempt>(), Some(&Attempt::FIRST));
     assert_eq!(again.extensions.get::<u8>(), Some(&7));
@@ -248,7 +248,7 @@ async fn a_host_that_is_down_is_not_called_any_more() {
     assert!(error.downcast_ref::<reqwest::Error>().unwrap().is_connect());
     let error = stack.clone().oneshot(request(Method::GET, down)).await.unwrap_err();
     let open = error.downcast_ref::<CircuitOpen>().unwrap();
-    assert!(open.retry_after() > Duration::from_secs(20));
+    assert!(open.retry_after() > Duration::from_secs(1), "{open:?}");
     assert_eq!(stack.oneshot(request(Method::GET, up)).await.unwrap().status(), 200);
     let mut keys: Vec<_> = handle.keys().iter().map(|key| key.name().to_string()).collect();
     keys.sort();
@@ -374,9 +374,9 @@ fn a_stream_that_is_too_long_is_left_alone() {
     let sized = Body::wrap("sized".to_owned());
     let mut request = Request::new(Method::PUT, "http://example.com/".parse().unwrap());
     *request.body_mut() = Some(sized);
-    let (sent, kept) = ReqwestReplay::new().streams(3).keep(request);
+    let kept = ReqwestReplay::new().streams(3).keep(&mut request);
     assert!(kept.unwrap_err().contains("over the replay limit"));
-    assert_eq!(http_body::Body::size_hint(sent.body().unwrap()).exact(), Some(5));
+    assert_eq!(http_body::Body::size_hint(request.body().unwrap()).exact(), Some(5));
 }
 
 /// The whole stack: backup by a value, escalation, request id.

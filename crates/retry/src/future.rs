@@ -186,16 +186,18 @@ where
         let entered = this.scope.enter();
         let mut ended = None;
         if let StateProj::Calling { future } = state.as_mut().project() {
-            let mut outcome = ready!(call.poll_attempt(future, cx));
-            let verdict = call.judge(&outcome);
+            // Looked at where it is, not moved out and back.
+            let mut polled = call.poll_attempt(future, cx);
+            let Poll::Ready(outcome) = &mut polled else { return Poll::Pending };
+            let verdict = call.judge(outcome);
             if verdict.is_success() && !incident::has_begun() {
                 call.budget_sees_success();
                 state.set(State::Done);
                 call.span.close();
-                call.core().classifier.finish(entered, true, &mut outcome);
-                return Poll::Ready(outcome);
+                call.core().classifier.finish(entered, true, outcome);
+                return polled;
             }
-            ended = Some((verdict, outcome));
+            ended = Some((verdict, ready!(polled)));
         }
         let (success, mut outcome) = ready!(call.drive(state, ended, cx));
         call.core().classifier.finish(entered, success, &mut outcome);

@@ -93,7 +93,7 @@
 //! | wait | exponential, base 100 ms (`Throttled` 1 s), factor 2, cap 30 s, full jitter |
 //! | server's hint | the longer of hint and own wait, and up to a tenth of the hint on top; over 60 s: returned at once |
 //! | deadline | the request's own, if it has one |
-//! | budget | a bucket: 0.1 retries per request, at most 100, 10 at the start |
+//! | budget | a bucket: 0.1 retries per request, at most 20, 10 at the start |
 //! | requests kept | all, by clone; none for a single attempt |
 //! | failed responses | dropped before the wait |
 //! | shutdown signal | none |

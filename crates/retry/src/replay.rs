@@ -58,11 +58,16 @@ pub trait Replay<Req> {
         None
     }
 
-    /// Splits a request into the one to send now and what is kept of it, or says why nothing is.
-    fn keep(&self, request: Req) -> (Self::Sent, Result<Self::Kept, &'static str>);
+    /// The request of the first attempt.
+    fn first(&self, request: Req) -> Self::Sent;
 
-    /// The request to send, where it will not be sent again: untouched, nothing kept.
-    fn once(&self, request: Req) -> Self::Sent;
+    /// What is kept of a first request, before it is sent, to make further ones from it. Asked only
+    /// where it may be sent again. It may prepare the request for that, with a body that can be read
+    /// twice; where nothing is kept it leaves it as it is.
+    ///
+    /// # Errors
+    /// The reason for which nothing is kept.
+    fn keep(&self, request: &mut Self::Sent) -> Result<Self::Kept, &'static str>;
 
     /// Can what was kept be sent again now? Asked at the decision, while the failed outcome still
     /// exists. A text says why not (a body over the buffer's limit). Default: yes.
@@ -109,12 +114,14 @@ impl<Req: Clone> Replay<Req> for ByClone {
     type Sent = Req;
     type Kept = Req;
 
-    fn keep(&self, request: Req) -> (Req, Result<Req, &'static str>) {
-        (request.clone(), Ok(request))
+    #[inline]
+    fn first(&self, request: Req) -> Req {
+        request
     }
 
-    fn once(&self, request: Req) -> Req {
-        request
+    #[inline]
+    fn keep(&self, request: &mut Req) -> Result<Req, &'static str> {
+        Ok(request.clone())
     }
 
     fn again(&self, kept: &mut Req, _attempt: &Attempt) -> Result<Req, &'static str> {
@@ -130,12 +137,13 @@ impl<Req> Replay<Req> for Never {
     type Sent = Req;
     type Kept = std::convert::Infallible;
 
-    fn keep(&self, request: Req) -> (Req, Result<Self::Kept, &'static str>) {
-        (request, Err("nothing is kept"))
+    #[inline]
+    fn first(&self, request: Req) -> Req {
+        request
     }
 
-    fn once(&self, request: Req) -> Req {
-        request
+    fn keep(&self, _request: &mut Req) -> Result<Self::Kept, &'static str> {
+        Err("nothing is kept")
     }
 
     fn again(&self, kept: &mut Self::Kept, _attempt: &Attempt) -> Result<Req, &'static str> {
@@ -155,8 +163,8 @@ pub struct ReplayFn<F> {
 /// use tower_triage_retry::{Attempt, Replay, replay_fn};
 ///
 /// let replay = replay_fn(|text: &String| (text.len() < 10).then(|| text.clone()));
-/// assert!(replay.keep("short".to_owned()).1.is_ok());
-/// assert!(replay.keep("rather a long one".to_owned()).1.is_err());
+/// assert!(replay.keep(&mut "short".to_owned()).is_ok());
+/// assert!(replay.keep(&mut "rather a long one".to_owned()).is_err());
 /// ```
 pub const fn replay_fn<Req, F>(try_clone: F) -> ReplayFn<F>
 where
@@ -171,13 +179,14 @@ impl<Req, F: Fn(&Req) -> Option<Req>> Replay<Req> for ReplayFn<F> {
     type Sent = Req;
     type Kept = Req;
 
-    fn keep(&self, request: Req) -> (Req, Result<Req, &'static str>) {
-        let copy = (self.try_clone)(&request).ok_or(NO_COPY);
-        (request, copy)
+    #[inline]
+    fn first(&self, request: Req) -> Req {
+        request
     }
 
-    fn once(&self, request: Req) -> Req {
-        request
+    #[inline]
+    fn keep(&self, request: &mut Req) -> Result<Req, &'static str> {
+        (self.try_clone)(request).ok_or(NO_COPY)
     }
 
     fn again(&self, kept: &mut Req, _attempt: &Attempt) -> Result<Req, &'static str> {
@@ -244,12 +253,14 @@ impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
         self.replay.policy_at(place)
     }
 
-    fn keep(&self, request: Req) -> (P::Sent, Result<P::Kept, &'static str>) {
-        self.replay.keep(request)
+    #[inline]
+    fn first(&self, request: Req) -> P::Sent {
+        self.replay.first(request)
     }
 
-    fn once(&self, request: Req) -> P::Sent {
-        self.replay.once(request)
+    #[inline]
+    fn keep(&self, request: &mut P::Sent) -> Result<P::Kept, &'static str> {
+        self.replay.keep(request)
     }
 
     fn ready(&self, kept: &P::Kept) -> Result<(), &'static str> {

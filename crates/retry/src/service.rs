@@ -94,10 +94,10 @@ where
         };
         let spending = core.budget.begin(core.budget_now());
 
-        let (request, kept) = if keeps {
-            core.replay.keep(request)
-        } else {
-            (core.replay.once(request), Err("the policy keeps no request like this one"))
+        let mut request = core.replay.first(request);
+        let kept = match keeps {
+            true => core.replay.keep(&mut request),
+            false => Err("the policy keeps no request like this one"),
         };
         let span = AttemptSpan::first();
         let future = {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_triage_core::{AnyOk, Classifier, ErrorClass, Failure, Halves, OwnError, ToFailure};
 use tower_triage_retry::budget::Budget;
-use tower_triage_retry::{AdaptiveLayer, RetryLayer};
+use tower_triage_retry::{AdaptiveLayer, RetryLayer, SendRate};
 
 type Rules = Halves<AnyOk, OwnError>;
 
@@ -155,6 +155,94 @@ async fn a_turn_that_is_not_used_is_given_back() {
     let begun = Instant::now();
     service.ready().await.unwrap();
     assert!(begun.elapsed() <= Duration::from_millis(2010), "{:?}", begun.elapsed());
+}
+
+/// A layer whose rate is half a request a second and used up, and a service behind it that bears
+/// everything, and writes down who came when.
+async fn throttled_just_now() -> (AdaptiveLayer<Rules>, Log) {
+    let layer = AdaptiveLayer::new(classifier());
+    let throttled =
+        layer.layer(service_fn(|()| ready(Err::<(), _>(Failed(ErrorClass::Throttled)))));
+    throttled.oneshot(()).await.unwrap_err();
+    assert_eq!(layer.per_second(), Some(0.5));
+    (layer, Log { begun: Instant::now(), came: Arc::default() })
+}
+
+#[derive(Clone)]
+struct Log {
+    begun: Instant,
+    came: Arc<Mutex<Vec<(u32, Duration)>>>,
+}
+
+impl Log {
+    fn service(
+        &self,
+    ) -> impl Service<u32, Response = (), Error = Failed, Future: Send> + Clone + Send + use<> {
+        let log = self.clone();
+        service_fn(move |number| {
+            log.came.lock().unwrap().push((number, log.begun.elapsed()));
+            ready(Ok(()))
+        })
+    }
+
+    /// Who came, and at which second.
+    fn seconds(&self) -> Vec<(u32, u64)> {
+        self.came.lock().unwrap().iter().map(|(number, at)| (*number, at.as_secs())).collect()
+    }
+}
+
+/// Two hundred in line at half a request a second would need 400 s. The throttling is over, so the
+/// rate grows, and takes those along who wait already: as it would one who asks again and again.
+#[tokio::test(start_paused = true)]
+async fn those_in_line_go_faster_when_the_throttling_is_over() {
+    const MANY: u32 = 200;
+    let (mut model, mut now) = (SendRate::default(), Duration::ZERO);
+    model.observe(true, now);
+    for _ in 0..MANY {
+        now += model.take(now);
+        assert!(model.take(now).is_zero());
+        model.observe(false, now);
+    }
+    let (layer, log) = throttled_just_now().await;
+    let stack = layer.layer(log.service());
+    let calls: Vec<_> =
+        (0..MANY).map(|number| tokio::spawn(stack.clone().oneshot(number))).collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let took = log.begun.elapsed();
+    assert!(took.abs_diff(now) < now / 50, "{took:?}, and {now:?} in the model");
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(log.seconds().iter().map(|(number, _)| *number).eq(0..MANY), "in order");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_in_line_frees_their_turn() {
+    let (layer, log) = throttled_just_now().await;
+    let stack = layer.layer(log.service());
+    let calls: Vec<_> = (0..4).map(|number| tokio::spawn(stack.clone().oneshot(number))).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    calls[0].abort();
+    calls[2].abort();
+    for call in calls {
+        let _ = call.await;
+    }
+    // In line they would have been the second and the fourth.
+    let came = log.seconds();
+    assert!(matches!(came[..], [(1, 2), (3, 2..=4)]), "{came:?}");
+}
+
+/// A service that was asked once and is kept, as below a load shed, has its turn and does not use it.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_ask_again_keeps_nobody_waiting() {
+    let (layer, log) = throttled_just_now().await;
+    let stack = layer.layer(log.service());
+    let mut kept = stack.clone();
+    assert!(tokio_test::task::spawn(kept.ready()).poll().is_pending());
+    tokio::spawn(stack.clone().oneshot(1)).await.unwrap().unwrap();
+    assert_eq!(log.seconds(), [(1, 4)]);
+    kept.ready().await.unwrap().call(0).await.unwrap();
+    assert_eq!(log.seconds(), [(1, 4), (0, 4)]);
 }
 
 /// What is called is what was polled ready: the mock's clones start unready and panic otherwise.

@@ -47,12 +47,12 @@ impl Replay<Ask> for Own {
         (place == 3).then_some(self as &dyn RequestPolicy)
     }
 
-    fn keep(&self, ask: Ask) -> (Ask, Result<Ask, &'static str>) {
-        (ask.clone(), Ok(ask))
+    fn first(&self, ask: Ask) -> Ask {
+        ask
     }
 
-    fn once(&self, ask: Ask) -> Ask {
-        ask
+    fn keep(&self, ask: &mut Ask) -> Result<Ask, &'static str> {
+        Ok(ask.clone())
     }
 
     fn again(&self, kept: &mut Ask, _: &Attempt) -> Result<Ask, &'static str> {

@@ -726,11 +726,11 @@ async fn what_was_kept_and_is_gone_is_not_sent_again() {
     impl Replay<Ask> for Spent {
         type Sent = Ask;
         type Kept = Ask;
-        fn keep(&self, ask: Ask) -> (Ask, Result<Ask, &'static str>) {
-            (ask.clone(), Ok(ask))
-        }
-        fn once(&self, ask: Ask) -> Ask {
+        fn first(&self, ask: Ask) -> Ask {
             ask
+        }
+        fn keep(&self, ask: &mut Ask) -> Result<Ask, &'static str> {
+            Ok(ask.clone())
         }
         fn ready(&self, _: &Ask) -> Result<(), &'static str> {
             Err("spent")

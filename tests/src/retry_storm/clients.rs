@@ -75,16 +75,24 @@ impl Setup {
         Self { name: "retry, breaker", budget: None, ..Self::defaults() }
     }
 
-    /// The defaults, with a bucket that holds 20 retries instead of 100 and an open time that begins
-    /// at 5 s instead of 30 s.
+    /// The defaults, with a bucket that holds 100 retries instead of 20 and an open time that begins
+    /// at 30 s instead of 5 s.
     #[must_use]
-    pub fn brisk() -> Self {
-        let bucket = BucketSettings { capacity: 20, initial: 20, ..BucketSettings::default() };
-        let open_for = Backoff::exponential(Duration::from_secs(5), 2.0)
+    pub fn patient() -> Self {
+        Self::with("patient", 100, 30)
+    }
+
+    /// The defaults, with a bucket that holds so many retries and an open time that begins at so many
+    /// seconds.
+    #[must_use]
+    pub fn with(name: &'static str, retries: u32, seconds: u64) -> Self {
+        let bucket =
+            BucketSettings { capacity: retries, initial: retries, ..BucketSettings::default() };
+        let open_for = Backoff::exponential(Duration::from_secs(seconds), 2.0)
             .cap_before_jitter(Duration::from_secs(250))
             .jitter(Jitter::Ratio(0.2));
         Self {
-            name: "brisk",
+            name,
             budget: Some(bucket),
             breaker: Some(BreakerPolicy::default().open_for(open_for)),
             ..Self::defaults()

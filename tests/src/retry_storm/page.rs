@@ -35,15 +35,20 @@ impl Page {
             Setup::retries_alone(),
             Setup::budget_alone(),
             Setup::breaker_alone(),
+            Setup::patient(),
             Setup::defaults(),
-            Setup::brisk(),
         ] {
             let curves = run(model, &setup, seed)?;
             runs.push((setup.name, curves));
         }
         let small = Model { clients: 100, length: Duration::from_secs(180), ..model };
         let mut longest = Vec::new();
-        for setup in [Setup::defaults(), Setup::brisk()] {
+        for setup in [
+            Setup::patient(),
+            Setup::with("a bucket of 30, 5 s", 30, 5),
+            Setup::with("a bucket of 20, 10 s", 20, 10),
+            Setup::defaults(),
+        ] {
             longest.push((setup.name, worst(small, &setup, seed)?));
         }
         let contention = contention(seed);
@@ -115,8 +120,8 @@ fn storm_picture(model: &Model, runs: &[(&str, Curves)]) -> String {
     let length = model.length.as_secs_f64();
     let shown = [
         (Setup::retries_alone().name, RED),
-        (Setup::defaults().name, BLUE),
-        (Setup::brisk().name, GREEN),
+        (Setup::patient().name, BLUE),
+        (Setup::defaults().name, GREEN),
     ];
     let lines = |series: fn(&Curves) -> Vec<f64>| {
         let mut lines = vec![Line {

@@ -6,7 +6,7 @@ mod telling;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower_triage_core::incident::{self, Scope};
@@ -110,7 +110,9 @@ where
         let core: &Core<R, D> = this.core;
         if let StateProj::Calling { inner } = this.state.as_mut().project() {
             let entered = this.scope.enter();
-            let Poll::Ready(mut outcome) = inner.poll(cx) else {
+            // Looked at where it is, not moved out and back.
+            let mut polled = inner.poll(cx);
+            let Poll::Ready(outcome) = &mut polled else {
                 if incident::has_begun() && !entered.is_owner() {
                     core.leave_early(this.facts, || this.kept.captured(&core.ending));
                 }
@@ -119,9 +121,10 @@ where
             let verdict = core.classifier.judge(&this.facts.operation, outcome.as_ref());
             if verdict.is_success() && !incident::has_begun() {
                 this.state.set(State::Done);
-                core.classifier.finish(entered, true, &mut outcome);
-                return Poll::Ready(outcome);
+                core.classifier.finish(entered, true, outcome);
+                return polled;
             }
+            let outcome = ready!(polled);
             match core.settle(entered, this.facts, this.kept, verdict.failure(), outcome) {
                 Settled::Done(outcome) => {
                     this.state.set(State::Done);

@@ -10,6 +10,7 @@ use pin_project_lite::pin_project;
 use tower_triage_core::{Classify, ErrorClass, Operation, Verdict};
 
 use crate::adaptive::layer::Core;
+use crate::adaptive::line::Line;
 
 pin_project! {
     /// The future of [`Adaptive`](crate::Adaptive): the inner one's outcome, which it learns from.
@@ -47,8 +48,8 @@ where
             },
         };
         match throttled {
-            Some(throttled) => this.core.rate().observe(throttled, this.core.clock.now()),
-            None => this.core.rate().give_back(),
+            Some(throttled) => this.core.change(|line, now| line.observe(throttled, now)),
+            None => this.core.change(Line::give_back),
         }
         Poll::Ready(outcome)
     }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
 
 use tower_layer::Layer;
 use tower_triage_core::{Classifier, Clock};
 
-use crate::adaptive::rate::SendRate;
+use crate::adaptive::line::Line;
 use crate::adaptive::service::Adaptive;
 
 /// Sends no faster than the dependency bears, found out from how often it throttles
@@ -14,8 +16,8 @@ use crate::adaptive::service::Adaptive;
 /// it directly below the retry, so that it is asked before each attempt and sees each outcome.
 ///
 /// The service is not ready while the rate is used up, so the wait is a wait for readiness: it ends
-/// with the deadline of the retry, and a load shed above may refuse. Until something is throttled
-/// nothing waits. One layer value has one rate, which all services made from it share.
+/// with the deadline of the retry, and a load shed above may refuse. Who waits stands in line, and goes
+/// sooner when the rate grows. Until something is throttled nothing waits. One layer value has one rate, which all services made from it share.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -44,27 +46,34 @@ pub struct AdaptiveLayer<R> {
 pub(super) struct Core<R> {
     pub(super) classifier: Classifier<R>,
     pub(super) clock: Clock,
-    rate: Mutex<SendRate>,
+    line: Mutex<Line<Waker>>,
 }
 
 impl<R> AdaptiveLayer<R> {
     /// Finds its rate by the verdicts of `classifier`.
     #[must_use]
     pub fn new(classifier: Classifier<R>) -> Self {
-        Self { core: Arc::new(Core { classifier, clock: Clock::new(), rate: Mutex::default() }) }
+        Self { core: Arc::new(Core { classifier, clock: Clock::new(), line: Mutex::default() }) }
     }
 
     /// How many requests a second are sent at most; `None` as long as nothing was throttled.
     #[must_use]
     pub fn per_second(&self) -> Option<f64> {
-        self.core.rate().per_second()
+        self.core.line().rate.per_second()
     }
 }
 
 impl<R> Core<R> {
     /// Numbers are whole between any two of its methods, so a panic elsewhere does no harm.
-    pub(super) fn rate(&self) -> MutexGuard<'_, SendRate> {
-        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn line(&self) -> MutexGuard<'_, Line<Waker>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes something now, and wakes whom that concerns: without the lock, for what wakes them is
+    /// not ours.
+    pub(super) fn change(&self, how: impl FnOnce(&mut Line<Waker>, Duration) -> Vec<Waker>) {
+        let woken = how(&mut self.line(), self.clock.now());
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -84,6 +93,8 @@ impl<R> Clone for AdaptiveLayer<R> {
 
 impl<R> fmt::Debug for AdaptiveLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveLayer").field("rate", &*self.core.rate()).finish_non_exhaustive()
+        f.debug_struct("AdaptiveLayer")
+            .field("rate", &self.core.line().rate)
+            .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 
 mod future;
 mod layer;
+mod line;
 mod rate;
 mod service;
 

@@ -38,13 +38,28 @@ impl SendRate {
     /// The bucket always holds a request.
     const LEAST_CAPACITY: f64 = 1.0;
 
-    /// Takes the right to send one request: for how long to wait with it.
+    /// Takes the right to send one request, if it is there: then zero. If not, nothing is taken, and
+    /// it will be there after so long, unless the rate changes before.
+    #[must_use = "more than zero means that nothing was taken"]
     pub fn take(&mut self, now: Duration) -> Duration {
+        let wait = self.wait_for(1.0, now);
+        if let (true, Some(tokens)) = (wait.is_zero(), &mut self.tokens) {
+            tokens.left -= 1.0;
+        }
+        wait
+    }
+
+    /// How long it takes until there are so many tokens, as the rate is now.
+    pub(super) fn wait_for(&mut self, wanted: f64, now: Duration) -> Duration {
         let Some(tokens) = &mut self.tokens else { return Duration::ZERO };
         tokens.refill(self.fill, now);
-        tokens.left -= 1.0;
-        let missing = (-tokens.left / self.fill).max(0.0);
-        Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX)
+        let missing = wanted - tokens.left;
+        if missing <= 0.0 {
+            return Duration::ZERO;
+        }
+        // Rounded up: when the time has passed they must be there.
+        let wait = Duration::try_from_secs_f64(missing / self.fill).unwrap_or(Duration::MAX);
+        wait.saturating_add(Duration::from_nanos(1))
     }
 
     /// What was taken was not used.
@@ -150,7 +165,7 @@ impl Measured {
     }
 }
 
-/// What may be sent at once. Below zero it is owed by those who wait.
+/// What may be sent at once.
 #[derive(Clone, Debug)]
 struct Tokens {
     left: f64,
@@ -186,16 +201,17 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_stand_in_line_and_what_is_given_back_is_used() {
-        let now = Duration::from_secs(10);
+    fn what_is_not_there_yet_is_not_taken_and_what_is_given_back_is_used() {
+        let at = Duration::from_secs;
         let mut rate = SendRate::default();
-        rate.observe(true, now);
+        rate.observe(true, at(10));
         assert_eq!(rate.per_second(), Some(0.5));
-        let waits: Vec<_> = (0..3).map(|_| rate.take(now).as_secs()).collect();
-        assert_eq!(waits, [2, 4, 6]);
+        assert_eq!(rate.take(at(10)).as_secs(), 2);
+        assert_eq!(rate.take(at(11)).as_secs(), 1, "no one has taken it");
+        assert_eq!(rate.take(at(12)), Duration::ZERO);
+        assert_eq!(rate.take(at(12)).as_secs(), 2);
         rate.give_back();
-        assert_eq!(rate.take(now).as_secs(), 6);
-        assert_eq!(rate.take(now + Duration::from_secs(8)), Duration::ZERO);
+        assert_eq!(rate.take(at(12)), Duration::ZERO);
     }
 
     proptest! {
@@ -211,6 +227,9 @@ mod tests {
                 prop_assert!(rate.fill_rate().is_finite() && rate.fill_rate() >= SendRate::LEAST);
                 prop_assert!(rate.fill_rate() <= (2.0 * rate.measured()).max(SendRate::LEAST));
                 prop_assert!(wait == Duration::ZERO || rate.per_second().is_some());
+                let mut later = rate.clone();
+                let wait = later.take(now);
+                prop_assert!(wait.is_zero() || later.take(now + wait).is_zero(), "{wait:?}");
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::time::Sleep;
 use tower_service::Service;
@@ -11,13 +12,14 @@ use tower_triage_core::{Classify, Describe};
 
 use crate::adaptive::future::AdaptiveFuture;
 use crate::adaptive::layer::Core;
+use crate::adaptive::line::Line;
 
 /// The service that [`AdaptiveLayer`](crate::AdaptiveLayer) makes: ready when the rate allows one
 /// more request and the inner service is ready.
 ///
 /// # Cancel safety
-/// An instance that is dropped before it is called gives its turn back. A call that is dropped
-/// teaches nothing.
+/// An instance that is dropped before it is called leaves the line, or gives its turn to the next. A
+/// call that is dropped teaches nothing.
 pub struct Adaptive<S, R> {
     inner: S,
     turn: Turn<R>,
@@ -26,43 +28,64 @@ pub struct Adaptive<S, R> {
 /// The right of one instance to send. Dropped before it is used, it is given back.
 struct Turn<R> {
     core: Arc<Core<R>>,
-    taken: Option<Wait>,
+    state: State,
 }
 
-enum Wait {
-    Until(Pin<Box<Sleep>>),
-    Over,
+enum State {
+    /// Wants nothing.
+    Idle,
+    /// Stands in line, and asks again after a while if it is not woken before.
+    Waiting { place: u64, sleep: Pin<Box<Sleep>> },
+    /// May send.
+    Ready,
 }
 
 impl<S, R> Adaptive<S, R> {
     pub(super) const fn new(inner: S, core: Arc<Core<R>>) -> Self {
-        Self { inner, turn: Turn { core, taken: None } }
+        Self { inner, turn: Turn { core, state: State::Idle } }
     }
 }
 
 impl<R> Turn<R> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let core = &self.core;
-        let wait = self.taken.get_or_insert_with(|| {
-            let wait = core.rate().take(core.clock.now());
-            if wait.is_zero() {
-                return Wait::Over;
+        loop {
+            match &mut self.state {
+                State::Ready => return Poll::Ready(()),
+                State::Idle => {
+                    if self.core.line().take(self.core.clock.now()) {
+                        self.state = State::Ready;
+                        continue;
+                    }
+                    let place = self.core.line().join(cx.waker());
+                    tracing::debug!("the dependency throttles: in line for the next request");
+                    let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+                    self.state = State::Waiting { place, sleep };
+                }
+                State::Waiting { place, sleep } => {
+                    let mut left = None;
+                    self.core.change(|line, now| {
+                        let served = line.serve(now);
+                        left = line.wait(*place, cx.waker(), now);
+                        served
+                    });
+                    let Some(left) = left else {
+                        self.state = State::Ready;
+                        continue;
+                    };
+                    sleep.set(tokio::time::sleep(left));
+                    ready!(sleep.as_mut().poll(cx));
+                }
             }
-            tracing::debug!(?wait, "the dependency throttles: waiting before the next request");
-            Wait::Until(Box::pin(tokio::time::sleep(wait)))
-        });
-        if let Wait::Until(sleep) = wait {
-            ready!(sleep.as_mut().poll(cx));
-            *wait = Wait::Over;
         }
-        Poll::Ready(())
     }
 }
 
 impl<R> Drop for Turn<R> {
     fn drop(&mut self) {
-        if self.taken.is_some() {
-            self.core.rate().give_back();
+        match self.state {
+            State::Idle => {}
+            State::Waiting { place, .. } => self.core.change(|line, now| line.leave(place, now)),
+            State::Ready => self.core.change(Line::give_back),
         }
     }
 }
@@ -86,7 +109,10 @@ where
         let operation = core.classifier.rules().operation(&request);
         // The flag of the call stays up as it is: this layer records nothing of its own.
         let future = self.inner.call(request);
-        self.turn.taken = None;
+        // One that was not ready keeps its place in line.
+        if matches!(self.turn.state, State::Ready) {
+            self.turn.state = State::Idle;
+        }
         AdaptiveFuture::new(future, operation, core)
     }
 }

@@ -16,7 +16,8 @@ use crate::sync::{AtomicU64, Cells, Mutex, MutexGuard, Ordering};
 pub struct BucketSettings {
     /// Retries gained per request, from 0 to 1000. Default: 0.1.
     pub gain: f64,
-    /// Retries held at most; at least 1. Default: 100.
+    /// Retries held at most; at least 1. Default: 20. When everything begins to fail, so many are
+    /// made on top of what is gained.
     pub capacity: u32,
     /// Retries at the start; at most the capacity. Default: 10.
     pub initial: u32,
@@ -24,7 +25,7 @@ pub struct BucketSettings {
 
 impl Default for BucketSettings {
     fn default() -> Self {
-        Self { gain: 0.1, capacity: 100, initial: 10 }
+        Self { gain: 0.1, capacity: 20, initial: 10 }
     }
 }
 
@@ -127,7 +128,7 @@ impl Ledger {
     }
 
     /// What the default settings give, for which no check is needed.
-    const DEFAULT: Self = Self { gain: ONE / 10, capacity: 100 * ONE, left: 10 * ONE, settled: 0 };
+    const DEFAULT: Self = Self { gain: ONE / 10, capacity: 20 * ONE, left: 10 * ONE, settled: 0 };
 
     fn settle(&mut self, requests: u64) {
         // Wrapping, as the counter wraps.

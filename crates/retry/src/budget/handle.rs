@@ -17,7 +17,7 @@ use super::window::{Window, WindowSettings};
 /// How many retries there may be: a cheap handle. Its clones share one state, so several layers
 /// (or several clients of one dependency) can draw on one budget.
 ///
-/// The default is a bucket that gains 0.1 retries per request, holds at most 100 and starts with
+/// The default is a bucket that gains 0.1 retries per request, holds at most 20 and starts with
 /// 10. A budget is asked last, when everything else allows the retry, and checks and subtracts in
 /// one step, so racing requests never get more than there is.
 ///

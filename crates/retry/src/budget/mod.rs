@@ -6,7 +6,7 @@
 //!
 //! | kind | retries allowed | clock | default |
 //! |---|---|---|---|
-//! | [bucket](Budget::bucket) | a fraction per request, kept up to a cap | no | 0.1 per request, at most 100, 10 at the start |
+//! | [bucket](Budget::bucket) | a fraction per request, kept up to a cap | no | 0.1 per request, at most 20, 10 at the start |
 //! | [window](Budget::window) | a share of the requests of the last while, and a reserve | yes | 0.2 within 10 s, and 10 per second |
 //! | [token cost](Budget::token_cost) | what tokens pay; successes refund (AWS SDKs) | only to refill | 500 tokens; 10 for a timeout, 5 otherwise |
 //! | [failure throttle](Budget::failure_throttle) | any, while most calls succeed (gRPC A6) | no | 10 tokens, 0.1 per success |
