@@ -123,6 +123,9 @@ impl Breakers {
     #[inline]
     pub(crate) fn abandon(&self, admission: &mut Admission) {
         if let Some(permit) = admission.permit.take() {
+            if let Some(entry) = &admission.entry {
+                entry.touch(self.settings.clock.recent());
+            }
             self.of(admission.entry.as_deref()).abandon(&self.settings, permit);
         }
     }

@@ -50,8 +50,8 @@ impl KeyedSettings {
         self.capacity.get()
     }
 
-    /// A circuit that was not used for so long is forgotten. It is used when a call of it ends, is
-    /// refused, or is let in as a probe.
+    /// A circuit that was not used for so long is forgotten. It is used when a call of it ends or is
+    /// dropped, is refused, or is let in as a probe.
     #[must_use]
     pub const fn idle(&self) -> Duration {
         self.idle
@@ -95,8 +95,8 @@ impl TryFrom<Unchecked> for KeyedSettings {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) breaker: Breaker,
-    /// When it was made, or a call of it last ended, was refused or was let in as a probe, in
-    /// nanoseconds.
+    /// When it was made, or a call of it last ended, was dropped, was refused or was let in as a probe,
+    /// in nanoseconds.
     used: AtomicU64,
 }
 

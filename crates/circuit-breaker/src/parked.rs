@@ -49,11 +49,10 @@ impl Parked {
 impl Seat {
     /// Waits with `waker`. Look at the circuit once more after this: a change before it wakes nobody.
     pub(crate) fn sit(&self, waker: &Waker) {
-        let mut seat = lock(&self.waker);
-        match &mut *seat {
-            Some(seated) => seated.clone_from(waker),
-            None => *seat = Some(waker.clone()),
-        }
+        let seated = waker.clone();
+        // Outside the lock: whose waker it was may hold a call that wakes everybody as it is dropped.
+        let before = lock(&self.waker).replace(seated);
+        drop(before);
     }
 
     /// No longer waits.

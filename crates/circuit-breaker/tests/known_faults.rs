@@ -462,6 +462,22 @@ async fn kf44_idle_keys_are_forgotten_unless_somebody_forced_them() {
     assert_eq!(names(), ["disabled", "forced"]);
 }
 
+/// Whose callers give up is in use all the same: what is known of it stays.
+#[tokio::test(start_paused = true)]
+async fn kf44_a_dropped_call_uses_its_key() {
+    let layer = layer(row(2)).keyed(KeyedSettings::new(16, secs(600)).unwrap());
+    let mut service = layer.layer(Dependency::default());
+    run(&mut service, down()).await.unwrap_err();
+    for _ in 0..4 {
+        advance(secs(300)).await;
+        let (_sender, call) = pending();
+        drop(service.ready().await.unwrap().call(call));
+        assert_eq!(layer.handle().keys().len(), 1);
+    }
+    run(&mut service, down()).await.unwrap_err();
+    assert_eq!(layer.handle().key(&Key::EMPTY).unwrap().state(), State::Open);
+}
+
 #[tokio::test(start_paused = true)]
 async fn kf45_callbacks_run_outside_the_lock() {
     let layer = layer(row(1));

@@ -312,17 +312,23 @@ impl<R, T, K> Core<R, T, K> {
         if failures <= 1 {
             return true;
         }
+        let Some(incident) = incident::snapshot() else { return false };
         let kind = |failure: &Failure, text: &str| Fingerprint::of(operation, failure, text);
         let text = self.classifier.explain(failed.outcome);
         let primary = kind(&failed.failure, text.as_str());
-        let steps = incident::snapshot().map_or_else(Vec::new, |incident| incident.steps);
-        let alike = steps.iter().filter(|step| match &step.kind {
-            StepKind::Failed { failure, detail, .. } => {
-                !step.nested && kind(failure, detail.as_str()) == primary
+        let known = incident.steps.iter().filter_map(|step| match &step.kind {
+            StepKind::Failed { attempt, failure, detail } if !step.nested => {
+                Some((*attempt, kind(failure, detail.as_str()) == primary))
             }
-            _ => false,
+            _ => None,
         });
-        alike.count() >= failures as usize
+        // Calls that were made for this one, above all, may leave no room for its first attempts.
+        let forgotten = match incident.collapsed {
+            0 => 0,
+            _ => known.clone().next().map_or(0, |(attempt, _)| attempt.saturating_sub(1)),
+        };
+        let alike = known.filter(|(_, alike)| *alike).count();
+        alike.saturating_add(forgotten as usize) >= failures as usize
     }
 
     /// A step has an answer, or `None`: it had none in time.

@@ -315,11 +315,12 @@ impl<R, T: Depth, X, K: Keeping> FallbackLayer<R, Then<T, X>, K> {
     }
 
     /// Tries the step that was added last only once so many attempts of the call have failed alike
-    /// (one [`Fingerprint`](tower_triage_core::Fingerprint)), as far as its incident remembers: what
-    /// fails in one way again and again needs another approach. Default: 1.
+    /// (one [`Fingerprint`](tower_triage_core::Fingerprint)): what fails in one way again and again
+    /// needs another approach. Default: 1, and 0 is the same.
     ///
     /// Counted are attempts of the retries below, with those that somebody asked for
-    /// ([a decision](https://docs.rs/tower-triage-escalate)).
+    /// ([a decision](https://docs.rs/tower-triage-escalate)). Those that a long incident has no room
+    /// for any more are taken to be alike.
     #[must_use]
     pub fn after_failures(self, failures: u32) -> Self {
         let steps = Then { failures, ..self.core.steps.clone() };

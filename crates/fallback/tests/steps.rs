@@ -119,6 +119,49 @@ async fn a_step_can_wait_for_failures_of_one_kind() {
     }
 }
 
+/// However many they were, and however much the attempts themselves have called through our layers: the
+/// incident keeps the latest 64 steps.
+#[tokio::test]
+async fn failures_are_not_forgotten() {
+    let step = |classifier: Classifier<Rules>, failures| {
+        FallbackLayer::new(classifier)
+            .or_value(Transient, |_| reply(200, "in parts"))
+            .after_failures(failures)
+    };
+    let classifier = classifier();
+    let many = service_fn(|n| {
+        let texts = vec!["full"; n];
+        let classifier = classifier.clone();
+        async move { attempts(classifier, &texts).await }
+    });
+    let layer = step(classifier.clone(), 60);
+    for n in [59, 60, 64, 65, 70, 96, 97, 200] {
+        let answered = layer.layer(many.clone()).oneshot(n).await.is_ok();
+        assert_eq!(answered, n >= 60, "{n}");
+    }
+    assert!(step(classifier.clone(), u32::MAX).layer(many.clone()).oneshot(99).await.is_err());
+    assert!(step(classifier.clone(), 0).layer(many.clone()).oneshot(1).await.is_ok());
+
+    // Two attempts, each with 40 calls of its own that fail; and a single one.
+    let calls = async |times| {
+        let mut outcome = Ok(reply(200, "primary"));
+        for _ in 0..times {
+            drop(incident::next_attempt());
+            for _ in 0..40 {
+                let inner = step(classifier.clone(), 9).layer(many.clone());
+                inner.oneshot(1).await.unwrap_err();
+            }
+            outcome = attempts(classifier.clone(), &["full"]).await;
+        }
+        outcome
+    };
+    for (times, answered) in [(1, false), (2, true)] {
+        let layer = step(classifier.clone(), 2);
+        let outcome = layer.layer(service_fn(|()| calls(times))).oneshot(()).await;
+        assert_eq!(outcome.is_ok(), answered, "{times}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_step_that_takes_too_long_has_failed() {
     let (classifier, seen) = (classifier(), Seen::default());

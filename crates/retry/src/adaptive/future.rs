@@ -10,7 +10,6 @@ use pin_project_lite::pin_project;
 use tower_triage_core::{Classify, ErrorClass, Operation, Verdict};
 
 use crate::adaptive::layer::Core;
-use crate::adaptive::line::Line;
 
 pin_project! {
     /// The future of [`Adaptive`](crate::Adaptive): the inner one's outcome, which it learns from.
@@ -48,8 +47,8 @@ where
             },
         };
         match throttled {
-            Some(throttled) => this.core.change(|line, now| line.observe(throttled, now)),
-            None => this.core.change(Line::give_back),
+            Some(throttled) => this.core.change(|line, now| (line.observe(throttled, now), ())),
+            None => this.core.change(|line, now| (line.give_back(now), ())),
         }
         Poll::Ready(outcome)
     }

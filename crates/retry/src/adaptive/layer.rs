@@ -70,10 +70,14 @@ impl<R> Core<R> {
     }
 
     /// Changes something now, and wakes whom that concerns: without the lock, for what wakes them is
-    /// not ours.
-    pub(super) fn change(&self, how: impl FnOnce(&mut Line<Waker>, Duration) -> Vec<Waker>) {
-        let woken = how(&mut self.line(), self.clock.now());
+    /// not ours. Gives what else came of it, to be dropped without the lock too.
+    pub(super) fn change<T>(
+        &self,
+        how: impl FnOnce(&mut Line<Waker>, Duration) -> (Vec<Waker>, T),
+    ) -> T {
+        let (woken, answer) = how(&mut self.line(), self.clock.now());
         woken.into_iter().for_each(Waker::wake);
+        answer
     }
 }
 

@@ -11,7 +11,8 @@ use crate::adaptive::rate::SendRate;
 /// How long somebody waits is worked out anew each time they ask, so a rate that grows lets them go
 /// sooner and one that shrinks later. `W` is what wakes one of them. Methods return whom to wake, for
 /// the caller to do so once its lock is gone: those who were served; and who is first in line now,
-/// because a time that was worked out before may be too long.
+/// because a time that was worked out before may be too long. No `W` is dropped here: that is foreign
+/// code, and may drop somebody else who stands in this line.
 ///
 /// Everybody has a time of their own to ask again at, and serves all whose turn has come: one who is
 /// woken and does not ask keeps nobody waiting.
@@ -28,14 +29,19 @@ pub(super) struct Line<W> {
 impl<W: Clone> Line<W> {
     /// The right to send, if it is there and nobody waits for it.
     pub(super) fn take(&mut self, now: Duration) -> bool {
-        self.waiting.is_empty() && self.rate.take(now).is_zero()
+        if !self.waiting.is_empty() {
+            return false;
+        }
+        // Nobody's turn came in the meantime, however long that was.
+        self.served = now;
+        self.rate.take(now).is_zero()
     }
 
     /// A place at the end of the line.
-    pub(super) fn join(&mut self, waiter: &W) -> u64 {
+    pub(super) fn join(&mut self, waiter: W) -> u64 {
         let place = self.next;
         self.next += 1;
-        self.waiting.insert(place, waiter.clone());
+        self.waiting.insert(place, waiter);
         place
     }
 
@@ -60,22 +66,29 @@ impl<W: Clone> Line<W> {
         woken
     }
 
-    /// How long it will be, as the rate is now, until it is the turn of `place`, and whom to wake
-    /// then; `None` if it was served.
-    pub(super) fn wait(&mut self, place: u64, waiter: &W, now: Duration) -> Option<Duration> {
-        self.waiting.get_mut(&place)?.clone_from(waiter);
-        let before = self.waiting.range(..place).count();
+    /// How long it will be at most, as the rate is now, until it is the turn of `place`; `None` if it
+    /// was served. `waiter` is woken then, and becomes the one that was to be woken before.
+    ///
+    /// Exact for the first, and for all as long as nobody has left from the middle.
+    pub(super) fn wait(&mut self, place: u64, waiter: &mut W, now: Duration) -> Option<Duration> {
+        mem::swap(self.waiting.get_mut(&place)?, waiter);
+        let (first, _) = self.waiting.first_key_value()?;
+        // Not counted one by one: a crowd would keep each other at the lock.
+        let before = (place - first).min(self.waiting.len() as u64 - 1);
         Some(self.rate.wait_for(before as f64 + 1.0, now))
     }
 
-    /// Nobody waits at `place` any more. What it was served is given back.
-    pub(super) fn leave(&mut self, place: u64, now: Duration) -> Vec<W> {
+    /// Nobody waits at `place` any more. What it was served is given back. Whoever was to be woken
+    /// there is given too.
+    pub(super) fn leave(&mut self, place: u64, now: Duration) -> (Vec<W>, Option<W>) {
         let was_first = self.waiting.keys().next() == Some(&place);
-        match self.waiting.remove(&place) {
+        let gone = self.waiting.remove(&place);
+        let woken = match gone {
             None => self.give_back(now),
             Some(_) if was_first => self.first().into_iter().collect(),
             Some(_) => Vec::new(),
-        }
+        };
+        (woken, gone)
     }
 
     /// What was taken was not used.
@@ -115,6 +128,8 @@ impl<W> Default for Line<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -133,7 +148,8 @@ mod tests {
 
     fn waits(line: &mut Line<u64>, now: Duration) -> Vec<Option<u64>> {
         let places = 0..line.next;
-        places.map(|place| line.wait(place, &place, now).map(|wait| wait.as_secs())).collect()
+        let wait = |mut place| line.wait(place, &mut place, now).map(|wait| wait.as_secs());
+        places.map(wait).collect()
     }
 
     #[test]
@@ -141,7 +157,7 @@ mod tests {
         let mut line = slow();
         for place in 0..3 {
             assert!(!line.take(secs(10)));
-            assert_eq!(line.join(&place), place);
+            assert_eq!(line.join(place), place);
         }
         assert_eq!(waits(&mut line, secs(10)), [Some(2), Some(4), Some(6)]);
         assert!(line.serve(secs(11)).is_empty());
@@ -154,14 +170,14 @@ mod tests {
     fn who_leaves_frees_their_turn() {
         let mut line = slow();
         for place in 0..4 {
-            line.join(&place);
+            line.join(place);
         }
-        assert!(line.leave(1, secs(10)).is_empty(), "nobody's turn is the next one now");
-        assert_eq!(line.leave(0, secs(10)), [2], "told that they are first");
+        assert!(line.leave(1, secs(10)).0.is_empty(), "nobody's turn is the next one now");
+        assert_eq!(line.leave(0, secs(10)).0, [2], "told that they are first");
         assert_eq!(waits(&mut line, secs(10)), [None, None, Some(2), Some(4)]);
         assert_eq!(line.serve(secs(12)), [2, 3]);
         // Served, and gone without a look: the turn is the next one's.
-        assert_eq!(line.leave(2, secs(12)), [3]);
+        assert_eq!(line.leave(2, secs(12)).0, [3]);
         assert_eq!(waits(&mut line, secs(12)), [None; 4]);
     }
 
@@ -169,8 +185,8 @@ mod tests {
     fn a_rate_that_changes_changes_every_wait() {
         let at = |tenths: u64| secs(10) + Duration::from_millis(100 * tenths);
         let mut line = slow();
-        (0..50).for_each(|place| _ = line.join(&place));
-        let wait = |line: &mut Line<u64>, now| line.wait(49, &49, now).unwrap();
+        (0..50).for_each(|place| _ = line.join(place));
+        let wait = |line: &mut Line<u64>, now| line.wait(49, &mut 49, now).unwrap();
         assert_eq!(wait(&mut line, at(0)).as_secs(), 100);
         // Ten a second that were sent before are answered, and none is throttled.
         let woken: Vec<_> = (0..25).flat_map(|n| line.observe(false, at(n))).collect();
@@ -186,10 +202,50 @@ mod tests {
     fn a_turn_is_given_when_it_came_however_late_anybody_asks() {
         let mut line = slow();
         for place in 0..9 {
-            line.join(&place);
+            line.join(place);
         }
         assert_eq!(line.serve(secs(10 + 2 * 7 + 1)), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(waits(&mut line, secs(10 + 2 * 7 + 1))[7..], [Some(1), Some(3)]);
+    }
+
+    /// What wakes somebody may be all that is left of a task, with another one in it who stands here.
+    #[test]
+    fn whoever_is_no_longer_to_be_woken_is_given_back() {
+        let [one, other] = [(); 2].map(Rc::new);
+        let mut line = Line::default();
+        line.observe(true, secs(10));
+        let place = line.join(Rc::clone(&one));
+        let mut given = Rc::clone(&other);
+        assert!(line.wait(place, &mut given, secs(10)).is_some());
+        assert!(Rc::ptr_eq(&given, &one));
+        assert!(line.leave(place, secs(10)).1.is_some_and(|given| Rc::ptr_eq(&given, &other)));
+    }
+
+    /// After a year without a request, a thousand a second: the year is not gone through again.
+    #[test]
+    fn an_empty_line_owes_nobody_a_turn() {
+        let at = |millis| secs(10) + Duration::from_millis(millis);
+        let mut line = Line::<u64>::default();
+        (0..2000).for_each(|n| drop(line.observe(false, at(n))));
+        line.observe(true, at(2000));
+        let later = secs(365 * 24 * 3600);
+        while line.take(later) {}
+        line.join(0);
+        assert!(line.serve(later).is_empty());
+        assert_eq!(line.serve(later + secs(1)), [0]);
+    }
+
+    /// A crowd, in which each asks without counting all the others, and of which most give up.
+    #[test]
+    fn the_last_one_does_not_wait_for_those_who_left() {
+        let mut line = slow();
+        (0..100_000).for_each(|place| _ = line.join(place));
+        for place in 0..100_000 {
+            assert!(line.wait(place, &mut { place }, secs(10)).is_some());
+        }
+        (1..99_999).for_each(|place| _ = line.leave(place, secs(10)));
+        let last = line.wait(99_999, &mut 99_999, secs(10));
+        assert_eq!(last.map(|wait| wait.as_secs()), Some(4));
     }
 
     /// Someone in line of the property test.
@@ -230,7 +286,7 @@ mod tests {
                 while let Some(place) = woken.pop() {
                     let Some(at) = asking.iter().position(|asks| asks.place == place) else { continue };
                     woken.extend(line.serve(now));
-                    match line.wait(place, &place, now) {
+                    match line.wait(place, &mut { place }, now) {
                         Some(wait) => asking[at].at = now + wait,
                         None => {
                             asking.remove(at);
@@ -247,13 +303,13 @@ mod tests {
                     }
                     Event::Comes => {
                         let next = line.next;
-                        let place = line.join(&next);
+                        let place = line.join(next);
                         asking.push(Asks { place, at: now });
                         ask(&mut line, &mut asking, now, vec![place]);
                     }
                     Event::Leaves(number) if number < asking.len() => {
                         let gone = asking.remove(number);
-                        let woken = line.leave(gone.place, now);
+                        let (woken, _) = line.leave(gone.place, now);
                         ask(&mut line, &mut asking, now, woken);
                     }
                     Event::Leaves(_) => {}

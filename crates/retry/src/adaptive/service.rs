@@ -12,7 +12,6 @@ use tower_triage_core::{Classify, Describe};
 
 use crate::adaptive::future::AdaptiveFuture;
 use crate::adaptive::layer::Core;
-use crate::adaptive::line::Line;
 
 /// The service that [`AdaptiveLayer`](crate::AdaptiveLayer) makes: ready when the rate allows one
 /// more request and the inner service is ready.
@@ -56,18 +55,19 @@ impl<R> Turn<R> {
                         self.state = State::Ready;
                         continue;
                     }
-                    let place = self.core.line().join(cx.waker());
-                    tracing::debug!("the dependency throttles: in line for the next request");
+                    // Both before there is a place: nothing foreign runs under the lock, and without
+                    // a runtime nobody stands in line.
+                    let waker = cx.waker().clone();
                     let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+                    let place = self.core.line().join(waker);
+                    tracing::debug!("the dependency throttles: in line for the next request");
                     self.state = State::Waiting { place, sleep };
                 }
                 State::Waiting { place, sleep } => {
-                    let mut left = None;
-                    self.core.change(|line, now| {
-                        let served = line.serve(now);
-                        left = line.wait(*place, cx.waker(), now);
-                        served
-                    });
+                    let mut waker = cx.waker().clone();
+                    let left = self
+                        .core
+                        .change(|line, now| (line.serve(now), line.wait(*place, &mut waker, now)));
                     let Some(left) = left else {
                         self.state = State::Ready;
                         continue;
@@ -84,8 +84,10 @@ impl<R> Drop for Turn<R> {
     fn drop(&mut self) {
         match self.state {
             State::Idle => {}
-            State::Waiting { place, .. } => self.core.change(|line, now| line.leave(place, now)),
-            State::Ready => self.core.change(Line::give_back),
+            State::Waiting { place, .. } => {
+                drop(self.core.change(|line, now| line.leave(place, now)));
+            }
+            State::Ready => self.core.change(|line, now| (line.give_back(now), ())),
         }
     }
 }
