@@ -320,7 +320,8 @@ impl<R, T: Depth, X, K: Keeping> FallbackLayer<R, Then<T, X>, K> {
     ///
     /// Counted are attempts of the retries below, with those that somebody asked for
     /// ([a decision](https://docs.rs/tower-triage-escalate)). Those that a long incident has no room
-    /// for any more are taken to be alike.
+    /// for any more are taken to be alike. A layer between this one and the retry must not word errors
+    /// anew: none would be alike.
     #[must_use]
     pub fn after_failures(self, failures: u32) -> Self {
         let steps = Then { failures, ..self.core.steps.clone() };

@@ -136,11 +136,11 @@ async fn failures_are_not_forgotten() {
     });
     let layer = step(classifier.clone(), 60);
     for n in [59, 60, 64, 65, 70, 96, 97, 200] {
-        let answered = layer.layer(many.clone()).oneshot(n).await.is_ok();
+        let answered = layer.layer(many).oneshot(n).await.is_ok();
         assert_eq!(answered, n >= 60, "{n}");
     }
-    assert!(step(classifier.clone(), u32::MAX).layer(many.clone()).oneshot(99).await.is_err());
-    assert!(step(classifier.clone(), 0).layer(many.clone()).oneshot(1).await.is_ok());
+    assert!(step(classifier.clone(), u32::MAX).layer(many).oneshot(99).await.is_err());
+    assert!(step(classifier.clone(), 0).layer(many).oneshot(1).await.is_ok());
 
     // Two attempts, each with 40 calls of its own that fail; and a single one.
     let calls = async |times| {
@@ -148,7 +148,7 @@ async fn failures_are_not_forgotten() {
         for _ in 0..times {
             drop(incident::next_attempt());
             for _ in 0..40 {
-                let inner = step(classifier.clone(), 9).layer(many.clone());
+                let inner = step(classifier.clone(), 9).layer(many);
                 inner.oneshot(1).await.unwrap_err();
             }
             outcome = attempts(classifier.clone(), &["full"]).await;

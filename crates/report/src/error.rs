@@ -38,7 +38,7 @@ pub struct ErrorReport {
 pub struct Choice {
     /// What would be done.
     pub action: String,
-    /// How likely it is to help, from 0 to 1.
+    /// How likely it is to help, from 0 to 1; with any other number it is shown, and never recommended.
     pub confidence: f64,
     /// How long it is expected to take.
     #[serde(with = "duration_text")]
@@ -140,10 +140,10 @@ impl ErrorReport {
     }
 
     /// The option with most confidence; of equals the one with least risk, then the quickest. One
-    /// whose confidence is not a number is none.
+    /// whose confidence is not from 0 to 1 is none.
     #[must_use]
     pub fn recommended(&self) -> Option<&Choice> {
-        let known = self.options.iter().filter(|option| !option.confidence.is_nan());
+        let known = self.options.iter().filter(|option| (0.0..=1.0).contains(&option.confidence));
         known.min_by(|one, other| {
             let surer = other.confidence.total_cmp(&one.confidence);
             surer.then(one.risk.cmp(&other.risk)).then(one.expected.cmp(&other.expected))

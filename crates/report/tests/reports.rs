@@ -144,16 +144,19 @@ async fn o7_the_recommended_option_is_applied_from_the_threshold_of_the_mode_on(
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_equal_confidence_the_least_risk_is_recommended_and_no_number_is_no_confidence() {
+async fn of_equal_confidence_the_least_risk_is_recommended_and_only_zero_to_one_is_confidence() {
     let mut report = error().await;
     report.options = vec![
         choice("unknown", f64::NAN, 0, Risk::Low),
+        choice("in percent", 40.0, 0, Risk::Low),
+        choice("endless", f64::INFINITY, 0, Risk::Low),
+        choice("negative", -0.5, 0, Risk::Low),
         choice("risky", 0.8, 1, Risk::High),
         choice("slow", 0.8, 9, Risk::Low),
         choice("quick", 0.8, 2, Risk::Low),
     ];
     assert_eq!(report.recommended().unwrap().action, "quick");
-    report.options.truncate(1);
+    report.options.truncate(4);
     assert_eq!((report.recommended(), report.advice()), (None, Advice::Escalate));
 }
 
