@@ -111,7 +111,9 @@ impl ErrorReport {
     #[must_use]
     pub fn of(incident: &Incident) -> Option<Self> {
         let failure = incident.failure?;
-        let detail = incident.steps.iter().rev().find_map(|step| match &step.kind {
+        // Calls made on the way fail in their own words.
+        let mut own = incident.steps.iter().rev().filter(|step| !step.nested);
+        let detail = own.find_map(|step| match &step.kind {
             StepKind::Failed { failure: failed, detail, .. } if failed.class == failure.class => {
                 Some(detail.to_string())
             }

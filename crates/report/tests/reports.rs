@@ -4,16 +4,21 @@
 mod common;
 
 use std::fmt::Display;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Task, stack};
-use tower::ServiceExt;
-use tower_triage_core::{ErrorClass, Resolution, incident};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_triage_core::{
+    AnyError, AnyOk, Chain, Classifier, ErrorClass, Halves, Resolution, incident,
+};
 use tower_triage_report::{
     Advice, BreakerTable, CallState, Choice, Difficulty, ErrorReport, FailureLog, FailureReport,
     Risk, Severity, Wave, WaveChart,
 };
+use tower_triage_retry::RetryLayer;
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -128,6 +133,28 @@ async fn of_a_refusal_the_error_is_the_breaker() {
     assert!(report.error.starts_with("breaker `shop` refused to send"), "{}", report.error);
     let option = choice("wait", 0.5, 60, Risk::Low).to_string();
     assert_eq!(option, "wait (confidence 0.50, about 1m00s, low risk)");
+}
+
+/// What a later attempt called on its way did not fail this call.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_call_is_its_own() {
+    let (stock, _) = stack(FailureLog::new());
+    let first = Arc::new(AtomicBool::new(true));
+    let order = move |()| {
+        let (stock, first) = (stock.clone(), first.swap(false, Ordering::Relaxed));
+        async move {
+            if first {
+                return Err(AnyError::from(io::Error::from(ErrorKind::ConnectionRefused)));
+            }
+            stock.oneshot(Task::new("GET /stock", secs(1)).failing(9)).await.or(Ok(()))
+        }
+    };
+    let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    let call = RetryLayer::new(classifier).layer(service_fn(order)).oneshot(());
+    let (outcome, incident) = incident::scope(call).await;
+    outcome.unwrap();
+    let report = ErrorReport::of(&incident.unwrap()).unwrap();
+    assert_eq!(report.error, "connection refused");
 }
 
 #[tokio::test(start_paused = true)]
