@@ -1,16 +1,16 @@
-//! Learning measured, not claimed: the goals, in ten seeded worlds. The figures:
+//! Learning measured, not claimed: the goals, in seeded worlds. The figures:
 //! `cargo run --release -p tower-triage-tests --bin learning`.
 
 use tower_triage_learn::Mode;
 use tower_triage_tests::learning::{Figures, Frequencies, compare, unlearn};
 
-/// O10. Once it has learned from 500 calls, the stack is as good as one that knows every remedy; and
-/// with what learning costs counted, it is not far from it.
+/// O10. After 500 calls the stack is as good as one that knows every remedy, in every world. And in
+/// the 500, in which each trial in vain costs its call, it is not far from it in all of them together.
 #[tokio::test(start_paused = true)]
 async fn o10_the_learned_stack_comes_close_to_one_that_knows_every_remedy() {
     for frequencies in [Frequencies::Even, Frequencies::Zipf] {
         let mut all = [Figures::default(); 2];
-        for seed in 1..=10 {
+        for seed in 1..=20 {
             let found = compare(seed, 500, frequencies, Mode::Balanced).await;
             let ([first, later], [first_best, best]) = (found.learned, found.oracle);
             let about =

@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_triage::escalate::store::{Change, Filter, MemoryStore, Store};
+use tower_triage::escalate::store::{Change, Filter, Letter, MemoryStore, Store};
 use tower_triage::escalate::{Decision, Route, Routes};
 use tower_triage::fallback::decompose;
 use tower_triage::learn::{LearnPolicy, Learner, Remedy};
@@ -26,12 +26,13 @@ use tower_triage::preset::orchestrator::{
     retry_policy, timeout_policy,
 };
 use tower_triage::preset::{Orchestrator, orchestrator};
+use tower_triage::retry::Attempt;
 use tower_triage::{
     AnyError, BreakerHandle, CircuitOpen, ClassSet, Classifier, Desk, Elapsed, ErrorClass,
     Escalation, Failure, FallbackLayer, Resolution, RetryAfter, StepKind, soft_limit,
 };
 use tower_triage_report::{
-    BreakerTable, CallState, Choice, Difficulty, ErrorReport, Risk, Severity, Wave,
+    BreakerTable, CallState, Choice, Difficulty, ErrorReport, Risk, Severity, Wave, WaveChart,
 };
 use tower_triage_test_support::Seen;
 
@@ -156,10 +157,12 @@ async fn o01_schedule_of_every_call() {
     assert_eq!((budget_settings().initial, budget_settings().gain), (100, 1.0));
 }
 
-/// Work that goes on for ever; when it was told to come to an end, and when it was dropped, since it
-/// began.
+/// What happened to work that goes on for ever, how long after its begin, and its prompt.
+type Noted = (&'static str, Duration, String);
+
+/// Work that goes on for ever, and notes when it is told to come to an end, and when it is dropped.
 #[derive(Clone, Default)]
-struct Endless(Arc<Mutex<Vec<(&'static str, Duration, String)>>>);
+struct Endless(Arc<Mutex<Vec<Noted>>>);
 
 impl Endless {
     fn note(&self, what: &'static str, begun: Instant, prompt: &str) {
@@ -238,11 +241,10 @@ async fn o02_time_out_with_a_nudge() {
     let world = World::new();
     let (endless, begun) = (Endless::default(), Instant::now());
     let work = endless.clone();
-    let reduce =
-        |task: &mut Task, attempt: &tower_triage::retry::Attempt, _: Result<&Answer, &AnyError>| {
-            task.prompt.truncate(task.prompt.len() >> (attempt.number - 1));
-            true
-        };
+    let reduce = |task: &mut Task, attempt: &Attempt, _: Result<&Answer, &AnyError>| {
+        task.prompt.truncate(task.prompt.len() >> (attempt.number - 1));
+        true
+    };
     let stack = world
         .preset()
         .retry(|retry| retry.nudge(reduce))
@@ -306,11 +308,7 @@ fn in_pairs(parts: Stack) -> Stack {
 }
 
 /// Leaves out the last word of six.
-fn shorter(
-    task: &mut Task,
-    attempt: &tower_triage::retry::Attempt,
-    _: Result<&Answer, &AnyError>,
-) -> bool {
+fn shorter(task: &mut Task, attempt: &Attempt, _: Result<&Answer, &AnyError>) -> bool {
     let kept = 7 - attempt.number as usize;
     task.prompt = words(&task.prompt)[..kept].join(" ");
     attempt.previous.is_some_and(|failure| failure.class == ErrorClass::Declined)
@@ -368,15 +366,16 @@ async fn o03_fallback_choice() {
     assert_eq!(down.calls(), 5);
 }
 
-/// The letter of a call that waits for an answer.
-async fn asked(store: &Arc<dyn Store>) -> tower_triage::escalate::store::Letter {
-    loop {
+/// The letter of a call that waits for an answer: somebody is asked within a minute.
+async fn asked(store: &Arc<dyn Store>) -> Letter {
+    for _ in 0..600 {
         let page = store.list(Filter::any().asking(), None, 9).await.unwrap();
-        match page.letters.into_iter().next() {
-            Some(letter) => return letter,
-            None => sleep(MS).await,
+        if let Some(letter) = page.letters.into_iter().next() {
+            return letter;
         }
+        sleep(100 * MS).await;
     }
+    panic!("nobody is asked");
 }
 
 async fn decide(store: &Arc<dyn Store>, decision: Decision) {
@@ -473,6 +472,7 @@ async fn o04_breaker() {
     let probe = || tokio::spawn(stack.clone().oneshot(task("wait")));
     let (before, probes) = (made(), [probe(), probe()]);
     while made() < before + 2 {
+        assert!(!probes.iter().any(tokio::task::JoinHandle::is_finished), "two are let in");
         yield_now().await;
     }
     assert_eq!(state(), "half_open");
@@ -596,6 +596,26 @@ async fn o06_error_report() {
     assert_eq!((report.severity, report.difficulty), (Severity::High, Difficulty::Moderate));
     let best = report.recommended().unwrap();
     assert_eq!((best.confidence, best.expected, best.risk), (0.82, 2 * SECOND, Risk::Low));
+}
+
+/// O6: of a breaker that opens somebody hears, and of no way out that nobody needs.
+#[tokio::test(start_paused = true)]
+async fn o06_error_report_of_a_failure_only() {
+    let mut world = World::new();
+    let recovery = Recovery::new(Mode::Balanced, options);
+    let apply =
+        recovery.step(|_: Task, _| std::future::ready(Ok::<_, AnyError>(answer("applied"))));
+    let fallback = FallbackLayer::new(world.classifier.clone()).or_step(ClassSet::ALL, apply);
+    let layers = world.preset().fallback(|_| fallback);
+    let layers = layers.escalate(|layer| layer.enrich(move |told| recovery.explain(told)));
+    let stack = layers.layer(worker([fails(ErrorClass::Internal)]));
+    for _ in 0..4 {
+        assert_eq!(stack.clone().oneshot(task("p")).await.unwrap().text, "applied");
+    }
+    let letters = world.letters();
+    assert_eq!(letters.len(), 1, "it opened once");
+    assert!(letters[0].impact.contains("refuses further calls for 60s"), "{}", letters[0].impact);
+    assert!(letters[0].context.fields.is_empty() && letters[0].suggestion != "ask the replica");
 }
 
 /// O6: else it is escalated, with the report; whoever is asked chooses among its options.
@@ -882,7 +902,7 @@ async fn o11_timeline() {
         at(2_500),
         at(3_500),
     );
-    let states = |chart: &tower_triage_report::WaveChart| {
+    let states = |chart: &WaveChart| {
         chart.rows.iter().map(|row| row.state.as_str()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(states(&waiting), "running waiting failed done");

@@ -148,7 +148,8 @@ impl<R, F, A, C, G, E, M> EscalateLayer<R, Ending<F, A, C, G>, E, M> {
     }
 
     /// Lets somebody decide to send the request [again](crate::Decision::Retry), as it was or
-    /// [changed](crate::Decision::RetryWith): `f` makes the change, and gives `None` if it cannot.
+    /// [changed](crate::Decision::RetryWith): `f` makes the change, and gives `None` if it cannot: then the
+    /// call ends with its failure, and the letter stays open.
     /// For this each call keeps a copy of the request and a clone of the service.
     #[must_use]
     pub fn retry_with<Req, T>(self, f: T) -> EscalateLayer<R, Ending<F, A, C, Set<T>>, E, M>

@@ -4,15 +4,14 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use tower_triage_core::Incident;
 use tower_triage_core::incident::{self, Deferred, Handover};
-use tower_triage_core::{Failure, Incident};
 
 use crate::capture::Captured;
 use crate::desk::Desk;
 use crate::escalation::{Escalation, Outcome};
 use crate::policy::EscalatePolicy;
-use crate::question::Question;
-use crate::write::{self, Facts};
+use crate::write::{self, Facts, Told};
 
 /// Adds what the user knows to an escalation.
 pub(crate) type Enrich = Arc<dyn Fn(&mut Escalation) + Send + Sync>;
@@ -35,9 +34,7 @@ impl Reporter {
     }
 
     pub(crate) fn write(&self, facts: &Facts, incident: &Incident, told: Told) -> Escalation {
-        let Told { failure, outcome, said, request, question } = told;
-        let mut escalation = write::escalation(&self.from, facts, incident, failure, outcome, said);
-        (escalation.request, escalation.question) = (request, question);
+        let mut escalation = write::escalation(&self.from, facts, incident, told);
         let opened = write::circuit_opened(incident);
         escalation.priority = self.desk.priority(escalation.class, opened);
         if let Some(enrich) = &self.enrich {
@@ -65,23 +62,6 @@ impl Reporter {
             // The incident ends as abandoned whatever comes of it; the desk's counters tell.
             _ = self.desk.enqueue(escalation);
         }
-    }
-}
-
-/// What is told of a call besides its incident.
-pub(crate) struct Told {
-    /// The one that decides.
-    pub(crate) failure: Failure,
-    pub(crate) outcome: Outcome,
-    /// The text of the failure, if it is at hand; else the incident's steps tell.
-    pub(crate) said: Option<String>,
-    pub(crate) request: Option<Arc<Captured>>,
-    pub(crate) question: Option<Question>,
-}
-
-impl Told {
-    pub(crate) const fn of(failure: Failure, outcome: Outcome) -> Self {
-        Self { failure, outcome, said: None, request: None, question: None }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From an incident to the message: pure, and off the happy path.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tower_triage_core::incident::IncidentId;
@@ -10,7 +11,9 @@ use tower_triage_core::{
     StepKind, Target, TraceParent,
 };
 
+use crate::capture::Captured;
 use crate::escalation::{Attempt, Context, Escalation, Outcome};
+use crate::question::Question;
 use crate::routes::Priority;
 use crate::timestamp::Timestamp;
 
@@ -54,18 +57,29 @@ impl Facts {
     }
 }
 
-/// The escalation of `failure`, the one that decides; not yet addressed.
-pub(crate) fn escalation(
-    from: &str,
-    facts: &Facts,
-    incident: &Incident,
-    failure: Failure,
-    outcome: Outcome,
-    said: Option<String>,
-) -> Escalation {
+/// What is told of a call besides its incident.
+pub(crate) struct Told {
+    /// The one that decides.
+    pub(crate) failure: Failure,
+    pub(crate) outcome: Outcome,
+    /// The text of the failure, if it is at hand; else the incident's steps tell.
+    pub(crate) said: Option<String>,
+    pub(crate) request: Option<Arc<Captured>>,
+    pub(crate) question: Option<Question>,
+}
+
+impl Told {
+    pub(crate) const fn of(failure: Failure, outcome: Outcome) -> Self {
+        Self { failure, outcome, said: None, request: None, question: None }
+    }
+}
+
+/// The escalation, not yet addressed.
+pub(crate) fn escalation(from: &str, facts: &Facts, incident: &Incident, told: Told) -> Escalation {
+    let Told { failure, outcome, said, request, question } = told;
     let own = || incident.steps.iter().filter(|step| !step.nested);
-    let told = || own().rev().find_map(|step| cause(step, failure.class));
-    let cause = said.or_else(told).unwrap_or_default();
+    let noted = || own().rev().find_map(|step| cause(step, failure.class));
+    let cause = said.or_else(noted).unwrap_or_default();
     let cause = clean(&cause);
     let attempts = attempts(own());
     let (method, target) = match facts.target.as_str().split_once(' ') {
@@ -93,7 +107,7 @@ pub(crate) fn escalation(
         detail: detail(cause, own()),
         attempts,
         collapsed: incident.collapsed,
-        impact: impact(own(), &failure, outcome),
+        impact: impact(own(), &failure, outcome, question.is_some()),
         suggestion: suggestion(failure.class).to_owned(),
         context: Context {
             trace_id: facts.trace.map(|trace| format!("{:032x}", trace.trace_id)),
@@ -108,8 +122,8 @@ pub(crate) fn escalation(
         method: method.map(str::to_owned),
         target: target.filter(|target| !target.is_empty()).map(clean),
         server_hint: failure.retry_after,
-        question: None,
-        request: None,
+        question,
+        request,
     }
 }
 
@@ -220,8 +234,12 @@ fn impact<'a>(
     steps: impl Iterator<Item = &'a Step>,
     failure: &Failure,
     outcome: Outcome,
+    asks: bool,
 ) -> String {
     let mut text = match outcome {
+        Outcome::Failed if asks => {
+            "the caller waits for an answer, and gets the failure if there is none"
+        }
         Outcome::Failed => "the caller got the failure",
         Outcome::Recovered => "none for the caller: another attempt or a fallback answered",
         Outcome::Abandoned => "the caller gave up before there was an answer",

@@ -226,6 +226,8 @@ async fn to_retry_sends_the_request_again_and_settles_the_letter() {
         let (world, backend) = (World::new(), Backend::failing(1));
         let waiting = call(&world.stack(world.asking(), &backend), "tea");
         let asked = world.questions(1).await.remove(0);
+        let impact = &asked.escalation.impact;
+        assert!(impact.starts_with("the caller waits for an answer"), "{impact}");
         world.answer(&asked, decision).await.unwrap();
         let (outcome, incident) = ended(waiting).await;
         assert_eq!(outcome, Ok("done"));

@@ -69,7 +69,7 @@
 //!
 //! | setting | default |
 //! |---|---|
-//! | steps | at most 2 (`.max_steps::<N>()` on the empty chain; more do not compile) |
+//! | steps | at most 2 (`.max_steps::<N>()` on the empty chain; more do not build; `cargo check` does not see it) |
 //! | time limit of a step | none (`.within(limit)` behind the step) |
 //! | attempts that must have failed alike before a step | 1 (`.after_failures(n)` behind the step) |
 //! | copies of requests | by `Clone` |

@@ -294,6 +294,24 @@ async fn a_wave_counts_calls_of_any_kind() {
     assert_eq!(summary.cause.unwrap().call, "bad");
 }
 
+/// Nothing was held up: three outages say more of the wave than the mistake before them.
+#[tokio::test(start_paused = true)]
+async fn of_calls_that_held_up_nothing_the_cause_is_the_first_of_the_most_frequent_kind() {
+    let wave = Wave::new();
+    for (name, kind) in [
+        ("mistaken", ErrorKind::PermissionDenied),
+        ("one", ErrorKind::ConnectionReset),
+        ("two", ErrorKind::ConnectionReset),
+    ] {
+        // A stack each: what one breaker refuses is not another's.
+        let (stack, _) = stack(wave.clone());
+        let task = Task::new("fetch", secs(0)).failing(9).with(kind);
+        wave.watch(name, stack.oneshot(task)).await.unwrap_err();
+    }
+    let cause = wave.summary().cause.unwrap();
+    assert_eq!((cause.call.as_str(), cause.class), ("one", Some(ErrorClass::Transient)));
+}
+
 /// Steps belong to the call that is polled, not to another one of the same wave or of another wave.
 #[tokio::test(start_paused = true)]
 async fn calls_at_the_same_time_are_kept_apart() {

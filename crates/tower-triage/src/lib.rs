@@ -20,7 +20,8 @@
 //! | `capture` | no | `HttpCodec`: HTTP requests kept with their escalations, to be driven again |
 //! | `learn` | no | [`learn`](mod@crate::learn): what helped against unknown failures is remembered |
 //! | `report` | no | [`report`](mod@crate::report): failure report, breaker table, wave summary, chart |
-//! | `ladder` | no | [`ladder`](mod@crate::ladder): five levels of recovery from one description |
+//! | `ladder` | no | [`ladder`](mod@crate::ladder): five levels of recovery from one description, `preset::ladder` |
+//! | `orchestrator` | no | `preset::orchestrator`, with the layers and crates that it takes |
 //! | `receivers` | no | [`receivers`]: escalations to CloudEvents webhooks, PagerDuty, Alertmanager, Slack |
 //! | `dead-letter-sqlite` | no | [`dead_letter_sqlite`]: escalations kept in a file |
 //! | `dead-letter-postgres` | no | [`dead_letter_postgres`]: escalations kept in PostgreSQL, for many processes |

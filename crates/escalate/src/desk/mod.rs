@@ -23,7 +23,7 @@ use crate::escalation::{Escalation, Outcome};
 use crate::policy::Recording;
 use crate::routes::{Priority, Route, Routes};
 use crate::sink::LogSink;
-use crate::write::{self, Facts};
+use crate::write::{self, Facts, Told};
 use queue::{Job, Queue};
 use receiver::Post;
 
@@ -135,7 +135,7 @@ impl Desk {
     pub fn write(&self, from: &str, incident: &Incident) -> Option<Escalation> {
         let (facts, outcome) = (Facts::of(incident), Outcome::of(incident.resolution));
         let mut escalation =
-            write::escalation(from, &facts, incident, incident.failure?, outcome, None);
+            write::escalation(from, &facts, incident, Told::of(incident.failure?, outcome));
         escalation.priority = self.priority(escalation.class, write::circuit_opened(incident));
         Some(escalation)
     }

@@ -12,8 +12,8 @@ use crate::ending::{Failed, Finish, Kept};
 use crate::escalation::Outcome;
 use crate::future::telling::{Phase, Telling};
 use crate::layer::Core;
-use crate::report::{LeftBehind, Told};
-use crate::write::Facts;
+use crate::report::LeftBehind;
+use crate::write::{Facts, Told};
 
 /// What to do about an outcome.
 pub(super) enum Settled<F, Res, E> {

@@ -34,6 +34,7 @@ macro_rules! event {
             trace_id = $it.context.trace_id,
             request_id = $it.context.request_id,
             detail = $it.detail,
+            question = $it.question.as_ref().map(|question| question.text.as_str()),
             $text,
             $it.summary
         )

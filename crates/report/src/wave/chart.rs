@@ -151,6 +151,9 @@ impl Draw for WaveChart {
             Some(left) => head.push_str(&format!(", about {} left", brief(*left))),
         }
         page.line(Tone::Head, head)?;
+        if !rows.is_empty() {
+            page.line(Tone::Plain, "# runs, + runs again, . waits".to_owned())?;
+        }
         if *not_kept > 0 {
             page.line(Tone::Plain, format!("({not_kept} earlier calls not kept)"))?;
         }

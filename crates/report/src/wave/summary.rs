@@ -30,7 +30,7 @@ pub struct WaveSummary {
     pub problems: Vec<Problem>,
     /// Ended calls that are counted, and no longer listed.
     pub not_kept: u64,
-    /// The failure that held up most others.
+    /// The failure that held up most others, else one of the most frequent kind.
     pub cause: Option<Cause>,
     /// What to do, step by step.
     pub plan: Vec<String>,
@@ -136,13 +136,16 @@ fn cascade<'a>(calls: &'a Calls, cause: &'a Row) -> Vec<&'a Row> {
     found.split_off(1)
 }
 
-/// The call that held up most others; of equals, and if none did, the first that failed.
+/// The call that held up most others; of equals, and if none did, the first of those that failed
+/// with the most frequent class.
 fn cause(calls: &Calls) -> Option<Cause> {
     let failed =
         |row: &&Row| !row.opened.is_empty() || matches!(row.ended, Some((_, CallState::Failed)));
+    let alike = |class| calls.rows.iter().filter(failed).filter(|row| row.class == class).count();
     let causes = calls.rows.iter().filter(failed).map(|row| (row, cascade(calls, row)));
     // The last of the greatest, so from the back.
-    let (row, cascaded) = causes.rev().max_by_key(|(_, cascaded)| cascaded.len())?;
+    let (row, cascaded) =
+        causes.rev().max_by_key(|(row, cascaded)| (cascaded.len(), alike(row.class)))?;
     Some(Cause {
         call: row.name.clone(),
         class: row.class,

@@ -12,7 +12,7 @@
 //! | [`http_server`] | yes | none | none: a server must not repeat its handlers | one, rejects with 503 and Retry-After |
 
 pub mod escalation;
-#[cfg(all(feature = "fallback", feature = "learn", feature = "report", feature = "timeout"))]
+#[cfg(feature = "orchestrator")]
 pub mod orchestrator;
 pub mod strategist;
 
@@ -25,7 +25,7 @@ use tower_triage_retry::RetryLayer;
 use crate::triage::Triage;
 
 pub use self::escalation::escalation;
-#[cfg(all(feature = "fallback", feature = "learn", feature = "report", feature = "timeout"))]
+#[cfg(feature = "orchestrator")]
 pub use self::orchestrator::{Orchestrator, orchestrator};
 pub use self::strategist::{Strategist, strategist};
 

@@ -24,7 +24,8 @@
 //! | 2 | the user | as long as you say | [`hierarchy`] |
 //! | 3 | nobody: the call ends with its failure | | [`hierarchy`] |
 //!
-//! Each is asked when the one before had no answer in its time, counted from when it was asked; the
+//! A [letter](tower_triage_escalate::store::Letter) counts whom it has asked from 0: the orchestrator, then
+//! the user. Each is asked when the one before had no answer in its time, counted from when it was asked; the
 //! attempts come before all of them.
 //!
 //! # What else there is room for
@@ -32,7 +33,7 @@
 //! | for | put |
 //! |---|---|
 //! | another endpoint, a smaller scope for a further attempt | a nudge into the retry slot |
-//! | the third failure of one kind in one task | [`decompose`](tower_triage_fallback::decompose()) into the fallback slot, [after 3 failures](tower_triage_fallback::FallbackLayer::after_failures) |
+//! | the third failure of one kind in one task, if a nudge makes the attempts before it | [`decompose`](tower_triage_fallback::decompose()) into the fallback slot, [after 3 failures](tower_triage_fallback::FallbackLayer::after_failures) |
 //! | what helped before, first next time | a [`Learner`](tower_triage_learn::Learner) to the classifier ([`attach`](tower_triage_learn::Learner::attach)) |
 //! | tables, charts and summaries | handles and observers of [`tower_triage_report`] |
 //!
@@ -151,6 +152,47 @@ pub const ORCHESTRATOR: Duration = Duration::from_secs(30);
 /// Levels 1 to 3, for [`ask`](EscalateLayer::ask): receiver `orchestrator` is asked first, after 30 s
 /// receiver `human`, who has as long as `user` says; then the call ends with its failure. Let routes
 /// lead to the orchestrator: whom they name is asked together with level 1.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// use tower_triage::escalate::store::{Change, Filter, MemoryStore, Store};
+/// use tower_triage::escalate::{Decision, LogSink, Receiver, Route, Routes};
+/// use tower_triage::preset::orchestrator::hierarchy;
+/// use tower_triage::{AnyError, AnyOk, Chain, Classifier, Desk, Halves, preset};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let routes = Routes::new(Route::new(["orchestrator"], "task_blocked"));
+/// let receivers = ["orchestrator", "human"].map(|who| Receiver::new(who).record(LogSink));
+/// let desk = Desk::new(routes, receivers)?;
+/// let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+/// let asking = hierarchy(Arc::clone(&store), Duration::from_secs(3600));
+///
+/// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+/// let layers = preset::orchestrator(classifier, desk).escalate(|layer| {
+///     // What somebody decides is put into the task.
+///     let layer = layer.retry_with(|task: String, how| Some(format!("{task}, {}", how.as_str()?)));
+///     layer.ask(asking).expect("both receivers are at the desk")
+/// });
+/// let stack = ServiceBuilder::new().layer(layers).service(service_fn(async |task: String| {
+///     match task.ends_with("paid") {
+///         true => Ok("done"),
+///         false => Err(AnyError::from(std::io::Error::from(std::io::ErrorKind::QuotaExceeded))),
+///     }
+/// }));
+/// let call = tokio::spawn(stack.oneshot("read the page".to_owned()));
+///
+/// // Whoever was asked answers through the store: this program, another one, `triage decide`.
+/// tokio::time::sleep(Duration::from_secs(1)).await;
+/// let letter = store.list(Filter::any(), None, 1).await?.letters.remove(0);
+/// let decision = Decision::RetryWith("paid".into());
+/// let answered = Change::Answered { decision, by: "human".into(), why: "it is worth it".into() };
+/// store.change(letter.escalation.id, answered).await?;
+/// assert_eq!(call.await??, "done");
+/// # Ok(()) }
+/// ```
 #[must_use]
 pub fn hierarchy(store: Arc<dyn Store>, user: Duration) -> Asking {
     Asking::new(store)

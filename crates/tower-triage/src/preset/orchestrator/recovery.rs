@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tower_service::Service;
 use tower_triage_core::{Incident, incident};
-use tower_triage_escalate::{self as escalate, Decision, Escalation};
+use tower_triage_escalate::{self as escalate, Decision, Escalation, Outcome};
 use tower_triage_fallback::Failed;
 use tower_triage_fallback::chain::{Call, Step};
 use tower_triage_fallback::keep::KeepsRequest;
@@ -88,8 +88,12 @@ impl<F: Fn(ErrorReport) -> ErrorReport> Recovery<F> {
     /// Adds the report to an escalation, for [`enrich`](tower_triage_escalate::EscalateLayer::enrich):
     /// as text in the field `error_report`, the recommended way out as the suggestion. If somebody is
     /// asked and the request can be sent again, the ways out are answers to choose from: the request
-    /// again, changed as the name of the action says, a JSON string.
+    /// again, changed as the name of the action says, a JSON string. What did not end
+    /// as a failure needs no way out, and stays as it is.
     pub fn explain(&self, escalation: &mut Escalation) {
+        if escalation.outcome != Outcome::Failed {
+            return;
+        }
         let Escalation { operation, class, detail, .. } = &*escalation;
         let report = self.complete(ErrorReport::new(operation, *class, detail));
         if let Some(Choice { action, .. }) = report.recommended() {
