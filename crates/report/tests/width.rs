@@ -100,7 +100,7 @@ proptest! {
         let (summary, chart): (WaveSummary, WaveChart) = (wave.summary(), wave.chart());
         check(|view| shown(summary.show(view)), &format!("{summary:width$}"), width)?;
         check(|view| shown(chart.show(view)), &format!("{chart:width$}"), width)?;
-        prop_assert_eq!(chart.to_string().lines().count(), 2 + 2 * names.len());
+        prop_assert_eq!(chart.to_string().lines().count(), 3 + 2 * names.len());
         read_back(&summary)?;
         read_back(&chart)?;
     }

@@ -152,7 +152,7 @@ impl Draw for WaveChart {
         }
         page.line(Tone::Head, head)?;
         if !rows.is_empty() {
-            page.line(Tone::Plain, "# runs, + runs again, . waits".to_owned())?;
+            page.line(Tone::Plain, "# runs, + runs again, . waits")?;
         }
         if *not_kept > 0 {
             page.line(Tone::Plain, format!("({not_kept} earlier calls not kept)"))?;
