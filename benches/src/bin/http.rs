@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean nothing (use --release)");
     }
-    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * (CASES.len() as u32 + 3));
+    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * (CASES.len() as u32 + 4));
     let address = match server::start() {
         Ok(address) => address,
         Err(error) => {
@@ -62,17 +62,17 @@ fn main() -> ExitCode {
         let without = || Hyper(bare(protocol));
         let with = || Hyper(stack.around(bare(protocol)));
         let pairs = runtime.block_on(compare(connections, without, with, address, each));
-        let name = match protocol {
-            Protocol::Http1 => "HTTP/1.1",
-            Protocol::Http2 => "HTTP/2",
-        };
+        let name = name(protocol);
         print_row(&format!("hyper, our four layers, {name}, {connections}"), &pairs);
     }
-    let stack = Stack::new(Clock::coarse());
-    let without = || Hyper(bare(Protocol::Http1));
-    let with = || Hyper(stack.leaked_around(bare(Protocol::Http1)));
-    let pairs = runtime.block_on(compare(LEAKED, without, with, address, each));
-    print_row(&format!("hyper, our four, leaked, coarse clock, HTTP/1.1, {LEAKED}"), &pairs);
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let stack = Stack::new(Clock::coarse());
+        let without = || Hyper(bare(protocol));
+        let with = || Hyper(stack.leaked_around(bare(protocol)));
+        let pairs = runtime.block_on(compare(LEAKED, without, with, address, each));
+        let name = name(protocol);
+        print_row(&format!("hyper, our four, leaked, coarse clock, {name}, {LEAKED}"), &pairs);
+    }
     let retry = reqwest::retry();
     let ours = || reqwest::ours(&retry);
     let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, ours, address, each));
@@ -81,6 +81,13 @@ fn main() -> ExitCode {
     let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, theirs, address, each));
     print_row(&format!("reqwest, reqwest-retry 0.9, HTTP/1.1, {REQWEST}"), &pairs);
     ExitCode::SUCCESS
+}
+
+const fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Http1 => "HTTP/1.1",
+        Protocol::Http2 => "HTTP/2",
+    }
 }
 
 async fn compare<A: Get, B: Get>(
