@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use scenarios::{
-    Answer, Breaks, Fails, Line, Log, Outcome, Rules, Says, Task, Worker, answer, classifier, desk,
-    fails, sqlstate, status, status_by, taken, task, worker,
+    Answer, Breaks, Fails, Line, Log, Outcome, Rules, Says, Task, Worker, World, answer,
+    classifier, fails, sqlstate, status, status_by, task, worker,
 };
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, advance};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt};
@@ -29,10 +28,9 @@ use tower_triage::preset::escalation::{
 };
 use tower_triage::preset::{self, escalation};
 use tower_triage::{
-    AnyError, CircuitOpen, ClassSet, Classifier, Desk, ErrorClass, Escalation, Failure,
-    FallbackLayer, Random, Resolution, RetryAfter, StepKind,
+    AnyError, CircuitOpen, ClassSet, Desk, ErrorClass, Failure, FallbackLayer, Random, Resolution,
+    RetryAfter, StepKind,
 };
-use tower_triage_test_support::Seen;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -40,20 +38,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 type Stack = BoxCloneSyncService<Task, Answer, AnyError>;
 
-/// The preset around workers, and what comes of it.
-struct World {
-    classifier: Classifier<Rules>,
-    seen: Seen,
-    desk: Desk,
-    letters: mpsc::Receiver<Escalation>,
-}
-
+/// The preset around workers.
 impl World {
-    fn new() -> Self {
-        let ((classifier, seen), (desk, letters)) = (classifier(), desk(routes()));
-        Self { classifier, seen, desk, letters }
-    }
-
     fn preset(&self) -> preset::Service<Rules> {
         let layers = escalation(self.classifier.clone(), self.desk.clone());
         layers.escalate(|escalate| escalate.from("worker-7"))
@@ -73,15 +59,11 @@ impl World {
         let backup = self.fallback().or_service(ClassSet::bypassable(), backup.clone());
         BoxCloneSyncService::new(self.preset().fallback(|_| backup).layer(worker.clone()))
     }
-
-    fn letters(&mut self) -> Vec<Escalation> {
-        taken(&mut self.letters)
-    }
 }
 
 /// How a worker that does `lines` is treated: its calls, and whether somebody was told.
 async fn treated(lines: impl IntoIterator<Item = Line>) -> (usize, bool, Outcome) {
-    let (mut world, worker) = (World::new(), worker(lines));
+    let (mut world, worker) = (World::new(routes()), worker(lines));
     let outcome = world.alone(&worker).oneshot(task("p")).await;
     (worker.calls(), !world.letters().is_empty(), outcome)
 }
@@ -112,7 +94,7 @@ async fn e01_decision() {
     ] {
         let about = format!("{primary:?}, {backup:?}");
         let (log, begun) = (Log::new(), Instant::now());
-        let (mut world, primary) = (World::new(), worker(primary));
+        let (mut world, primary) = (World::new(routes()), worker(primary));
         let other = worker(backup);
         let stack = match backup {
             Some(_) => world.with_backup(&primary, &other),
@@ -141,7 +123,7 @@ async fn e02_per_cause_attempts() {
 
     // A rate limit says when: not earlier, and a tenth later at most.
     let hint = Failure::new(ErrorClass::Throttled).retry_after(RetryAfter::AtLeast(20 * SECOND));
-    let (world, worker) = (World::new(), worker([Fails(hint), Says("ok")]));
+    let (world, worker) = (World::new(routes()), worker([Fails(hint), Says("ok")]));
     world.alone(&worker).oneshot(task("p")).await.unwrap();
     assert!((20 * SECOND..=22 * SECOND).contains(&worker.times()[1]), "{:?}", worker.times());
 }
@@ -168,7 +150,7 @@ async fn e03_never_retried() {
             (true, line, (1, 2, false, true)),
             (false, Says("ok"), (1, 1, false, true)),
         ] {
-            let (mut world, worker) = (World::new(), worker([line, then]));
+            let (mut world, worker) = (World::new(routes()), worker([line, then]));
             let refreshes = Arc::new(AtomicU32::new(0));
             let counted = Arc::clone(&refreshes);
             let refresh = move |_| {
@@ -195,7 +177,7 @@ async fn e04_schedule() {
     for seed in 0..200 {
         // Whatever the causes are, the n-th attempt comes after the n-th wait.
         let lines = [fails(ErrorClass::Throttled), fails(ErrorClass::Transient), Says("ok")];
-        let (world, worker) = (World::new(), worker(lines));
+        let (world, worker) = (World::new(routes()), worker(lines));
         let stack = world.preset().retry(|retry| retry.random(Random::seeded(seed)));
         stack.layer(worker.clone()).oneshot(task("p")).await.unwrap();
         let [first, second, third] = worker.times()[..] else { panic!("{:?}", worker.times()) };
@@ -215,7 +197,7 @@ async fn e04_schedule() {
 #[tokio::test(start_paused = true)]
 async fn e05_retry_log() {
     let log = Log::new();
-    let (world, worker) = (World::new(), worker([status(503), status(503), Says("ok")]));
+    let (world, worker) = (World::new(routes()), worker([status(503), status(503), Says("ok")]));
     let stack = world.alone(&worker);
     stack.oneshot(task("p")).await.unwrap();
     let lines = log.lines(&["WARN", r#"action="retry""#]);
@@ -241,13 +223,13 @@ async fn e05_retry_log() {
 async fn e06_fallbacks() {
     let down = || worker([status(503)]);
     // Another transport to the same data.
-    let (world, by_mail) = (World::new(), worker([Says("by mail")]));
+    let (world, by_mail) = (World::new(routes()), worker([Says("by mail")]));
     let stack = world.with_backup(&down(), &by_mail);
     assert_eq!(stack.oneshot(task("p")).await.unwrap().text, "by mail");
     assert_eq!(by_mail.prompts(), ["p"]);
 
     // Hand over to another worker, with what is known.
-    let (world, colleague) = (World::new(), worker([Says("taken over")]));
+    let (world, colleague) = (World::new(routes()), worker([Says("taken over")]));
     let hand_over = world.fallback().or_service_with(
         ClassSet::bypassable(),
         colleague.clone(),
@@ -261,7 +243,7 @@ async fn e06_fallbacks() {
     assert_eq!(colleague.prompts(), ["p; http_503 failed so"]);
 
     // The last good report, if it is younger than 24 hours.
-    let (world, reporter) = (World::new(), worker([Says("the report")]));
+    let (world, reporter) = (World::new(routes()), worker([Says("the report")]));
     let policy = LastGood::new(SECOND, 24 * HOUR).unwrap();
     let last_good = world.fallback().or_last_good(ClassSet::bypassable(), policy);
     let stack = world.preset().fallback(|_| last_good).layer(reporter.clone());
@@ -273,7 +255,7 @@ async fn e06_fallbacks() {
     assert!(stack.oneshot(task("p")).await.is_err());
 
     // A placeholder marked incomplete.
-    let world = World::new();
+    let world = World::new(routes());
     let placeholder = world.fallback().or_value(ClassSet::bypassable(), |failed| {
         let _: Result<&Answer, &AnyError> = failed.outcome;
         Answer { incomplete: true, ..answer("to be done") }
@@ -319,7 +301,7 @@ async fn e06_queue_for_later_delivery() {
 #[tokio::test(start_paused = true)]
 async fn e07_fallback_rules() {
     let log = Log::new();
-    let (mut world, primary) = (World::new(), worker([Breaks(ErrorKind::ConnectionReset)]));
+    let (mut world, primary) = (World::new(routes()), worker([Breaks(ErrorKind::ConnectionReset)]));
     let degraded = world.with_backup(&primary, &worker([Says("otherwise")]));
     let degraded = degraded.oneshot(task("p")).await.unwrap();
     assert_eq!(degraded.notes.fallback, Some(ErrorClass::Transient), "explicitly marked");
@@ -367,7 +349,7 @@ fn e08_escalation_matrix() {
 #[tokio::test(start_paused = true)]
 async fn e08_escalation_matrix_of_the_preset() {
     for (from, receivers) in [("worker-7", 1), ("infrastructure", 2)] {
-        let mut world = World::new();
+        let mut world = World::new(routes());
         let layers = escalation(world.classifier.clone(), world.desk.clone());
         let stack = layers.escalate(|e| e.from(from)).layer(worker([status(404)]));
         stack.oneshot(task("p")).await.unwrap_err();
@@ -377,7 +359,7 @@ async fn e08_escalation_matrix_of_the_preset() {
 
 #[tokio::test(start_paused = true)]
 async fn e09_payload() {
-    let mut world = World::new();
+    let mut world = World::new(routes());
     let backup = world.fallback().or_service(ClassSet::bypassable(), worker([status(500)]));
     let stack = world
         .preset()
@@ -499,7 +481,7 @@ async fn e10_human() {
 #[tokio::test(start_paused = true)]
 async fn e11_breaker() {
     let log = Log::new();
-    let (mut world, worker) = (World::new(), worker([fails(ErrorClass::Internal)]));
+    let (mut world, worker) = (World::new(routes()), worker([fails(ErrorClass::Internal)]));
     let stack = world.alone(&worker);
     let other = || Task { operation: "test".to_owned(), ..task("p") };
     let is_open = |outcome: Outcome| outcome.unwrap_err().downcast_ref::<CircuitOpen>().is_some();
@@ -541,7 +523,7 @@ async fn e11_breaker() {
 /// between them.
 #[tokio::test(start_paused = true)]
 async fn e11_breaker_stays_closed() {
-    let (world, slow) = (World::new(), worker([fails(ErrorClass::Internal)]));
+    let (world, slow) = (World::new(routes()), worker([fails(ErrorClass::Internal)]));
     let stack = world.alone(&slow);
     for _ in 0..8 {
         stack.clone().oneshot(task("p")).await.unwrap_err();
@@ -549,7 +531,7 @@ async fn e11_breaker_stays_closed() {
     }
     assert_eq!(slow.calls(), 8);
 
-    let (world, mixed) = (World::new(), worker([Says("ok")]));
+    let (world, mixed) = (World::new(routes()), worker([Says("ok")]));
     let stack = world.alone(&mixed);
     for n in 1..=12 {
         mixed.now(if n % 5 == 0 { Says("ok") } else { fails(ErrorClass::Internal) });
@@ -564,7 +546,7 @@ async fn e12_never() {
     // Endless retry: whatever it fails with, at most three attempts.
     for class in ErrorClass::ALL {
         let log = Log::new();
-        let (mut world, worker) = (World::new(), worker([fails(class)]));
+        let (mut world, worker) = (World::new(routes()), worker([fails(class)]));
         world.alone(&worker).oneshot(task("p")).await.unwrap_err();
         assert!(worker.calls() <= 3, "{class}");
         // A swallowed error: even an uncritical one is logged.
@@ -583,7 +565,7 @@ async fn e12_never() {
     // A timeout that a retry heals is not escalated; it is logged.
     let log = Log::new();
     let (mut world, worker) =
-        (World::new(), worker([fails(ErrorClass::Timeout), Says("just in time")]));
+        (World::new(routes()), worker([fails(ErrorClass::Timeout), Says("just in time")]));
     world.alone(&worker).oneshot(task("p")).await.unwrap();
     assert!(world.letters().is_empty());
     assert_eq!(world.seen.last().resolution, Resolution::RecoveredByRetry);
@@ -593,7 +575,7 @@ async fn e12_never() {
 /// Every slot can be replaced, and every policy taken and changed.
 #[tokio::test(start_paused = true)]
 async fn the_preset_can_be_adjusted() {
-    let (mut world, worker) = (World::new(), worker([status(503)]));
+    let (mut world, worker) = (World::new(routes()), worker([status(503)]));
     let stack = world
         .preset()
         .retry(|retry| retry.policy(retry_policy().attempts(2).build().unwrap()))

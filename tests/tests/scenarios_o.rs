@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use scenarios::{
-    Answer, Fails, Line, Outcome, Rules, Says, Task, Trouble, Worker, answer, classifier, desk,
-    fails, taken, task, worker,
+    Answer, Fails, Line, Outcome, Rules, Says, Task, Trouble, Worker, World, answer, fails, task,
+    worker,
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 use tower::util::BoxCloneSyncService;
@@ -28,13 +28,12 @@ use tower_triage::preset::orchestrator::{
 use tower_triage::preset::{Orchestrator, orchestrator};
 use tower_triage::retry::Attempt;
 use tower_triage::{
-    AnyError, BreakerHandle, CircuitOpen, ClassSet, Classifier, Desk, Elapsed, ErrorClass,
-    Escalation, Failure, FallbackLayer, Resolution, RetryAfter, StepKind, soft_limit,
+    AnyError, BreakerHandle, CircuitOpen, ClassSet, Elapsed, ErrorClass, Failure, FallbackLayer,
+    Resolution, RetryAfter, StepKind, soft_limit,
 };
 use tower_triage_report::{
     BreakerTable, CallState, Choice, Difficulty, ErrorReport, Risk, Severity, Wave, WaveChart,
 };
-use tower_triage_test_support::Seen;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -46,20 +45,8 @@ fn routes() -> Routes {
     Routes::new(Route::new(["orchestrator"], "task_blocked"))
 }
 
-/// The preset around workers, and what comes of it.
-struct World {
-    classifier: Classifier<Rules>,
-    seen: Seen,
-    desk: Desk,
-    letters: mpsc::Receiver<Escalation>,
-}
-
+/// The preset around workers.
 impl World {
-    fn new() -> Self {
-        let ((classifier, seen), (desk, letters)) = (classifier(), desk(routes()));
-        Self { classifier, seen, desk, letters }
-    }
-
     fn preset(&self) -> Orchestrator<Rules> {
         orchestrator(self.classifier.clone(), self.desk.clone())
     }
@@ -71,15 +58,11 @@ impl World {
         let layers = self.preset().fallback(|_| fallback);
         (Stack::new(layers.layer(worker.clone())), layers.breaker.handle())
     }
-
-    fn letters(&mut self) -> Vec<Escalation> {
-        taken(&mut self.letters)
-    }
 }
 
 /// A call in a task of its own, un-boxed.
 async fn treated(worker: &Worker, task: Task) -> Outcome {
-    let stack = World::new().preset().layer(worker.clone());
+    let stack = World::new(routes()).preset().layer(worker.clone());
     tokio::spawn(async move { stack.oneshot(task).await }).await.unwrap()
 }
 
@@ -123,7 +106,7 @@ async fn o01_schedule() {
     }
 
     // A retry may use another endpoint.
-    let world = World::new();
+    let world = World::new(routes());
     let [one, two] = [worker([fails(ErrorClass::Transient)]), worker([Says("from two")])];
     let endpoints = [one.clone(), two.clone()];
     let by_endpoint = service_fn(move |task: Task| match task.prompt.ends_with("@2") {
@@ -143,7 +126,7 @@ async fn o01_schedule() {
 /// O1: every call of a long series has its five attempts, as long as the breaker lets it.
 #[tokio::test(start_paused = true)]
 async fn o01_schedule_of_every_call() {
-    let world = World::new();
+    let world = World::new(routes());
     let down = worker([fails(ErrorClass::Transient)]);
     let stack = world.preset().layer(down.clone());
     // Each its own kind of operation, so that no breaker opens; one in five fails.
@@ -193,7 +176,7 @@ async fn o02_time_out() {
     let limits = timeout_policy();
     assert_eq!((limits.soft(), limits.grace_time()), (30 * SECOND, 3 * SECOND));
 
-    let world = World::new();
+    let world = World::new(routes());
     let (endless, begun) = (Endless::default(), Instant::now());
     let smaller = worker([Says("a part of it")]);
     let fallback = FallbackLayer::new(world.classifier.clone()).or_service_with(
@@ -238,7 +221,7 @@ async fn o02_time_out() {
 /// O2: with a nudge the scope is reduced for further attempts, each with its own limit.
 #[tokio::test(start_paused = true)]
 async fn o02_time_out_with_a_nudge() {
-    let world = World::new();
+    let world = World::new(routes());
     let (endless, begun) = (Endless::default(), Instant::now());
     let work = endless.clone();
     let reduce = |task: &mut Task, attempt: &Attempt, _: Result<&Answer, &AnyError>| {
@@ -318,7 +301,7 @@ const SIX: &str = "one two three four five six";
 
 #[tokio::test(start_paused = true)]
 async fn o03_fallback_choice() {
-    let world = World::new();
+    let world = World::new(routes());
     let model = Model::default();
     // The parts are routed: each pair to a worker, one of whom has a bad start.
     let workers = [worker([Says("first")]), worker([fails(ErrorClass::Transient), Says("then")])];
@@ -393,7 +376,7 @@ fn replanned(task: Task, prompt: &serde_json::Value) -> Option<Task> {
 #[tokio::test(start_paused = true)]
 async fn o03_fallback_choice_or_a_new_plan() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let mut world = World::new();
+    let mut world = World::new(routes());
     let model = Model::default();
     let parts = Stack::new(worker([fails(ErrorClass::Internal)]));
     let fallback = FallbackLayer::new(world.classifier.clone())
@@ -423,7 +406,7 @@ async fn o03_fallback_choice_or_a_new_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn o04_breaker() {
-    let world = World::new();
+    let world = World::new(routes());
     let (gate, backup) = (Arc::new(Semaphore::new(0)), worker([Says("bypassed")]));
     let (down, made) = (worker([fails(ErrorClass::Transient)]), Arc::new(AtomicUsize::new(0)));
     let (primary, calls, open) = (down.clone(), Arc::clone(&made), Arc::clone(&gate));
@@ -501,7 +484,7 @@ async fn o04_breaker() {
 /// row anew.
 #[tokio::test(start_paused = true)]
 async fn o04_breaker_without_a_fallback() {
-    let world = World::new();
+    let world = World::new(routes());
     let worker = worker([fails(ErrorClass::Internal)]);
     let stack = world.preset().layer(worker.clone());
     for n in 1..=9 {
@@ -519,7 +502,7 @@ async fn o04_breaker_without_a_fallback() {
 
 #[tokio::test(start_paused = true)]
 async fn o05_status() {
-    let world = World::new();
+    let world = World::new(routes());
     let (worker, backup) = (worker([Says("ok")]), worker([Says("bypassed")]));
     let (stack, breaker) = world.with_backup(&worker, &backup);
     let call = async |operation: &str, line: Line| {
@@ -576,7 +559,7 @@ fn options(report: ErrorReport) -> ErrorReport {
 #[tokio::test(start_paused = true)]
 async fn o06_error_report() {
     // Sure enough: the recommended one is applied.
-    let world = World::new();
+    let world = World::new(routes());
     let recovery = Recovery::new(Mode::Balanced, options);
     let apply = recovery.step(|task: Task, choice: Choice| {
         std::future::ready(Ok::<_, AnyError>(answer(&format!(
@@ -601,7 +584,7 @@ async fn o06_error_report() {
 /// O6: of a breaker that opens somebody hears, and of no way out that nobody needs.
 #[tokio::test(start_paused = true)]
 async fn o06_error_report_of_a_failure_only() {
-    let mut world = World::new();
+    let mut world = World::new(routes());
     let recovery = Recovery::new(Mode::Balanced, options);
     let apply =
         recovery.step(|_: Task, _| std::future::ready(Ok::<_, AnyError>(answer("applied"))));
@@ -622,7 +605,7 @@ async fn o06_error_report_of_a_failure_only() {
 #[tokio::test(start_paused = true)]
 async fn o06_error_report_that_is_escalated() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let mut world = World::new();
+    let mut world = World::new(routes());
     let recovery = Recovery::new(Mode::Cautious, options);
     let applied = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&applied);
@@ -666,7 +649,7 @@ async fn o07_modes() {
     {
         assert_eq!(mode.threshold(), threshold);
         for (confidence, acts) in [(threshold, true), (threshold - 0.01, false)] {
-            let mut world = World::new();
+            let mut world = World::new(routes());
             let recovery = Recovery::new(mode, move |report: ErrorReport| {
                 report.option(choice("restart", confidence, 1, Risk::Low))
             });
@@ -693,7 +676,7 @@ async fn climbs(
     ponders: Option<Duration>,
 ) -> (Option<String>, Duration, Vec<(String, Duration)>) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let world = World::new();
+    let world = World::new(routes());
     let recovery = Recovery::new(Mode::Balanced, options);
     let apply = recovery.step(move |_: Task, _| async move {
         match recovers {
@@ -810,7 +793,7 @@ fn job(name: &str, operation: &str, prompt: &str) -> Task {
 
 #[tokio::test(start_paused = true)]
 async fn o09_aggregation() {
-    let world = World::new();
+    let world = World::new(routes());
     let wave = Wave::new().expecting(7);
     world.classifier.observe(wave.clone());
     let stack = world.preset().layer(service_fn(wave_worker));
@@ -854,7 +837,7 @@ async fn o09_aggregation() {
 /// O10: the classifier of the preset has room for a learner: what helped is done first next time.
 #[tokio::test(start_paused = true)]
 async fn o10_room_for_the_learner() {
-    let world = World::new();
+    let world = World::new(routes());
     let remedies = [
         Remedy::new("retry", ErrorClass::Transient),
         Remedy::new("fallback/service", ErrorClass::Declined),
@@ -883,7 +866,7 @@ async fn o10_room_for_the_learner() {
 
 #[tokio::test(start_paused = true)]
 async fn o11_timeline() {
-    let world = World::new();
+    let world = World::new(routes());
     let wave = Wave::new().expecting(4);
     world.classifier.observe(wave.clone());
     let stack = world.preset().layer(service_fn(wave_worker));
@@ -928,7 +911,7 @@ async fn o11_timeline() {
 /// Every slot can be replaced, and every policy taken and changed; what has fixed numbers builds.
 #[tokio::test(start_paused = true)]
 async fn the_preset_can_be_adjusted() {
-    let world = World::new();
+    let world = World::new(routes());
     let down = worker([fails(ErrorClass::Transient)]);
     let layers = world
         .preset()

@@ -162,16 +162,20 @@ impl Breaker {
     /// there is to it. `false` if it has to be [settled](Self::settle).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
-    pub(crate) fn count_plain(&self, settings: &Settings, permit: &Permit, now: Duration) -> bool {
-        self.is_plain(settings, permit, now) && self.count_success(permit.stamp)
+    pub(crate) fn count_plain(
+        &self,
+        settings: &Settings,
+        permit: &Permit,
+        now: Option<Duration>,
+    ) -> bool {
+        now.is_none_or(|now| self.is_plain(settings, permit, now))
+            && self.count_success(permit.stamp)
     }
 
     /// Is a success that comes now neither slow nor one that changes what the window holds?
     #[inline]
     fn is_plain(&self, settings: &Settings, permit: &Permit, now: Duration) -> bool {
-        !settings.reads_clock
-            || !permit.is_slow(settings, now)
-                && nanos(now) < self.quiet_until.load(Ordering::Acquire)
+        !permit.is_slow(settings, now) && nanos(now) < self.quiet_until.load(Ordering::Acquire)
     }
 
     /// An admitted call ended with `verdict`.
@@ -184,7 +188,7 @@ impl Breaker {
     ) -> Option<Transition> {
         let vote = verdict.failure().map_or(Vote::Success, |failure| failure.vote);
         let now = settings.clock.now();
-        if vote == Vote::Success && self.count_plain(settings, &permit, now) {
+        if vote == Vote::Success && self.count_plain(settings, &permit, Some(now)) {
             return None;
         }
         let slow = permit.is_slow(settings, now);

@@ -62,9 +62,7 @@ impl Breakers {
     /// The circuit has to be asked.
     #[cold]
     fn ask(&self, entry: Option<Arc<Entry>>) -> (Admission, Option<Duration>) {
-        if let Some(entry) = &entry {
-            entry.touch(self.settings.clock.recent());
-        }
+        self.is_used(entry.as_deref());
         let breaker = self.of(entry.as_deref());
         match breaker.ask(&self.settings) {
             Ok(permit) => (Admission { entry, permit: Some(permit) }, None),
@@ -94,7 +92,7 @@ impl Breakers {
     pub(crate) fn count_plain(&self, admission: &mut Admission) -> bool {
         let Some(permit) = &admission.permit else { return true };
         let now = self.settings.time_of_success();
-        if let Some(entry) = &admission.entry {
+        if let (Some(entry), Some(now)) = (&admission.entry, now) {
             entry.touch(now);
         }
         let breaker = self.of(admission.entry.as_deref());
@@ -113,9 +111,7 @@ impl Breakers {
         verdict: &Verdict,
     ) -> Option<Transition> {
         let permit = admission.permit.take()?;
-        if let Some(entry) = &admission.entry {
-            entry.touch(self.settings.clock.recent());
-        }
+        self.is_used(admission.entry.as_deref());
         self.of(admission.entry.as_deref()).settle(&self.settings, permit, verdict)
     }
 
@@ -123,10 +119,20 @@ impl Breakers {
     #[inline]
     pub(crate) fn abandon(&self, admission: &mut Admission) {
         if let Some(permit) = admission.permit.take() {
-            if let Some(entry) = &admission.entry {
-                entry.touch(self.settings.clock.recent());
-            }
-            self.of(admission.entry.as_deref()).abandon(&self.settings, permit);
+            self.give_back(admission, permit);
+        }
+    }
+
+    #[cold]
+    fn give_back(&self, admission: &Admission, permit: Permit) {
+        self.is_used(admission.entry.as_deref());
+        self.of(admission.entry.as_deref()).abandon(&self.settings, permit);
+    }
+
+    /// A key's circuit is used now; one that is not for long is forgotten.
+    fn is_used(&self, entry: Option<&Entry>) {
+        if let Some(entry) = entry {
+            entry.touch(self.settings.clock.recent());
         }
     }
 

@@ -17,10 +17,8 @@ pub(crate) struct Settings {
     pub(crate) random: Arc<Random>,
     pub(crate) watchers: Watchers,
     pub(crate) parked: Parked,
-    /// Does a circuit have to know when a success came?
+    /// Does a success have to know the time, for its window, its slowness, or when its key was used?
     pub(crate) reads_clock: bool,
-    /// Is there a circuit for each key, which is forgotten if it is not used for long?
-    keyed: bool,
 }
 
 /// What a layer is made of before there is a state.
@@ -35,15 +33,13 @@ pub(crate) struct Config {
 }
 
 impl Settings {
-    /// The time at which a success is recorded; zero where nobody asks. How long it took has to be
+    /// The time at which a success is recorded; `None` where nobody asks. How long it took has to be
     /// exact, in which slice of a window it comes has not.
     #[inline]
-    pub(crate) fn time_of_success(&self) -> Duration {
-        match (self.reads_clock || self.keyed, self.policy.slow_call) {
-            (false, _) => Duration::ZERO,
-            (true, None) => self.clock.recent(),
-            (true, Some(_)) => self.clock.now(),
-        }
+    pub(crate) fn time_of_success(&self) -> Option<Duration> {
+        let exact = self.policy.slow_call.is_some();
+        let now = || if exact { self.clock.now() } else { self.clock.recent() };
+        self.reads_clock.then(now)
     }
 
     /// When a call that is let in now began, in nanoseconds; zero where slowness does not matter.
@@ -54,8 +50,9 @@ impl Settings {
 
     pub(crate) fn new(config: &Config) -> Self {
         let policy = config.policy.clone();
-        let reads_clock =
-            policy.slow_call.is_some() || matches!(policy.window, Some(Span::Time(_)));
+        let reads_clock = policy.slow_call.is_some()
+            || matches!(policy.window, Some(Span::Time(_)))
+            || config.keyed.is_some();
         Self {
             policy,
             clock: config.clock,
@@ -63,7 +60,6 @@ impl Settings {
             watchers: Watchers::default(),
             parked: Parked::default(),
             reads_clock,
-            keyed: config.keyed.is_some(),
         }
     }
 }

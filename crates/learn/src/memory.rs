@@ -142,9 +142,9 @@ impl Memory {
     pub fn known(&self, kind: Fingerprint, now: Duration) -> Vec<Known> {
         let tried = self.kinds.get(&kind).map_or(&[][..], |kind| &kind.tried);
         let known = |(remedy, tally): &(Remedy, Tally)| {
-            let Tally { worked, failed, .. } = tally.faded(now, &self.plan);
-            let confidence = tally.faded(now, &self.plan).confidence();
-            Known { remedy: *remedy, confidence, worked, failed }
+            let left = tally.faded(now, &self.plan);
+            let Tally { worked, failed, .. } = left;
+            Known { remedy: *remedy, confidence: left.confidence(), worked, failed }
         };
         let mut known: Vec<_> = tried.iter().map(known).collect();
         known.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));

@@ -56,8 +56,8 @@ pub(crate) struct Config {
 }
 
 impl Settings {
-    pub(crate) fn time_of_success(&self) -> Duration {
-        self.clock.now()
+    pub(crate) fn time_of_success(&self) -> Option<Duration> {
+        self.reads_clock.then(|| self.clock.now())
     }
 
     pub(crate) fn started(&self) -> u64 {
@@ -66,8 +66,9 @@ impl Settings {
 
     pub(crate) fn new(config: &Config) -> Self {
         let policy = config.policy.clone();
-        let reads_clock =
-            policy.slow_call.is_some() || matches!(policy.window, Some(Span::Time(_)));
+        let reads_clock = policy.slow_call.is_some()
+            || matches!(policy.window, Some(Span::Time(_)))
+            || config.keyed.is_some();
         Self {
             policy,
             clock: Clock::default(),

@@ -227,6 +227,25 @@ pub(crate) fn taken(letters: &mut mpsc::Receiver<Escalation>) -> Vec<Escalation>
     std::iter::from_fn(|| letters.try_recv().ok()).collect()
 }
 
+/// A classifier and a desk for a preset, and what comes of it. Each file adds its preset.
+pub(crate) struct World {
+    pub(crate) classifier: Classifier<Rules>,
+    pub(crate) seen: Seen,
+    pub(crate) desk: Desk,
+    pub(crate) letters: mpsc::Receiver<Escalation>,
+}
+
+impl World {
+    pub(crate) fn new(routes: Routes) -> Self {
+        let ((classifier, seen), (desk, letters)) = (classifier(), desk(routes));
+        Self { classifier, seen, desk, letters }
+    }
+
+    pub(crate) fn letters(&mut self) -> Vec<Escalation> {
+        taken(&mut self.letters)
+    }
+}
+
 /// The lines of the log, from when it was made until it is dropped.
 pub(crate) struct Log {
     written: Written,
