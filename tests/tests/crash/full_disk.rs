@@ -22,13 +22,16 @@ async fn the_truth_is_told_when_files_cannot_grow() {
     shell.arg(env!("CARGO_BIN_EXE_failing"));
     let child = Child::start(shell, folder.path(), LOAD);
     let process = child.id().to_string();
-    fills_up_and_recovers(child, folder.path(), || {
+    let spilled = fills_up_and_recovers(child, folder.path(), || {
         run("prlimit", &["--pid", &process, "--fsize=unlimited"])
     })
     .await;
+    // The limit is each file's own: what the store has no room for, the spill file has.
+    assert!(spilled > 0, "the spill file had its turn");
 }
 
-/// A file system that is full. Needs the right to mount one.
+/// A file system that is full. Needs the right to mount one. Whether the store leaves enough room
+/// for a record in the spill file is chance here.
 #[tokio::test]
 async fn the_truth_is_told_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -37,11 +40,12 @@ async fn the_truth_is_told_on_a_full_disk() {
     fills_up_and_recovers(child, folder.path(), || disk.grow()).await;
 }
 
+/// Gives how many records were spilled.
 async fn fills_up_and_recovers(
     mut child: Child,
     folder: &Path,
     make_room: impl FnOnce() -> Result<(), String>,
-) {
+) -> usize {
     let (mut recorded, mut nowhere) = (Vec::new(), Vec::new());
     let mut memory = None;
     let filling = async {
@@ -94,7 +98,6 @@ async fn fills_up_and_recovers(
         spilled.len(),
         nowhere.len()
     );
-    assert!(!spilled.is_empty(), "the spill file had its turn");
     for id in &recorded {
         let places = u8::from(kept.stored.contains(id)) + u8::from(spilled.contains(id));
         assert_eq!(places, 1, "{id} was told recorded");
@@ -105,6 +108,7 @@ async fn fills_up_and_recovers(
     }
     let all = kept.stored.len() + spilled.len();
     assert_eq!(all, recorded.len(), "whoever has a record was told so");
+    spilled.len()
 }
 
 /// Memory in use, in kB.
