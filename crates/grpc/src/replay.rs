@@ -60,10 +60,10 @@ impl GrpcReplay {
     }
 
     /// The time limit of the method's policy, told to the peer; a shorter one of the caller stays.
-    fn with_timeout<B>(&self, mut request: http::Request<B>) -> http::Request<B> {
+    fn tell_timeout<B>(&self, request: &mut http::Request<B>) {
         let config = self.config.as_deref();
         let limit = config
-            .and_then(|config| config.policy_of(Method::of(&request)?))
+            .and_then(|config| config.policy_of(Method::of(request)?))
             .and_then(|policy| policy.max_elapsed());
         if let Some(limit) = limit {
             let told = timeout_of(request.headers());
@@ -71,12 +71,10 @@ impl GrpcReplay {
                 set_timeout(request.headers_mut(), limit);
             }
         }
-        request
     }
 }
 
 impl<B: Replayable> Replay<http::Request<B>> for GrpcReplay {
-    type Sent = http::Request<B>;
     type Kept = http::Request<B>;
 
     fn policy(&self, request: &http::Request<B>) -> Option<usize> {
@@ -87,11 +85,11 @@ impl<B: Replayable> Replay<http::Request<B>> for GrpcReplay {
         self.config.as_ref()?.at(place).map(|policy| policy as &dyn RequestPolicy)
     }
 
-    fn first(&self, request: Self::Sent) -> Self::Sent {
-        self.with_timeout(request)
+    fn first(&self, request: &mut http::Request<B>) {
+        self.tell_timeout(request);
     }
 
-    fn keep(&self, request: &mut Self::Sent) -> Result<Self::Kept, &'static str> {
+    fn keep(&self, request: &mut http::Request<B>) -> Result<Self::Kept, &'static str> {
         request.body().replayable()?;
         Ok(request.clone())
     }
@@ -100,7 +98,11 @@ impl<B: Replayable> Replay<http::Request<B>> for GrpcReplay {
         kept.body().replayable()
     }
 
-    fn again(&self, kept: &mut Self::Kept, attempt: &Attempt) -> Result<Self::Sent, &'static str> {
+    fn again(
+        &self,
+        kept: &mut Self::Kept,
+        attempt: &Attempt,
+    ) -> Result<http::Request<B>, &'static str> {
         let mut request = kept.clone();
         request.extensions_mut().insert(*attempt);
         if let Some(deadline) = attempt.deadline {

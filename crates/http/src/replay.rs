@@ -66,16 +66,10 @@ impl Default for HttpReplay {
 }
 
 impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
-    type Sent = http::Request<B>;
     type Kept = http::Request<B>;
 
     #[inline]
-    fn first(&self, request: Self::Sent) -> Self::Sent {
-        request
-    }
-
-    #[inline]
-    fn keep(&self, request: &mut Self::Sent) -> Result<Self::Kept, &'static str> {
+    fn keep(&self, request: &mut http::Request<B>) -> Result<Self::Kept, &'static str> {
         request.body().replayable()?;
         Ok(request.clone())
     }
@@ -84,7 +78,11 @@ impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
         kept.body().replayable()
     }
 
-    fn again(&self, kept: &mut Self::Kept, attempt: &Attempt) -> Result<Self::Sent, &'static str> {
+    fn again(
+        &self,
+        kept: &mut Self::Kept,
+        attempt: &Attempt,
+    ) -> Result<http::Request<B>, &'static str> {
         let mut request = kept.clone();
         let extensions = request.extensions_mut();
         extensions.insert(*attempt);

@@ -81,12 +81,7 @@ const STREAM: &str = "the request body is a stream";
 const DECLARED_OVER_LIMIT: &str = "the request body's length is over the replay limit";
 
 impl<T: Outgoing> Replay<T> for ReqwestReplay {
-    type Sent = T;
     type Kept = Kept<T>;
-
-    fn first(&self, request: T) -> T {
-        request
-    }
 
     fn keep(&self, request: &mut T) -> Result<Kept<T>, &'static str> {
         if let Some(copy) = request.try_clone() {

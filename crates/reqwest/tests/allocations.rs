@@ -16,16 +16,6 @@ fn request() -> Request {
 }
 
 #[test]
-fn a_request_that_is_sent_once_takes_nothing() {
-    let request = request();
-    let taken = measure(|| {
-        let sent = ReqwestReplay::new().first(request);
-        std::mem::forget(sent);
-    });
-    assert_eq!(taken.count_total, 0);
-}
-
-#[test]
 fn what_is_kept_is_one_copy_and_shares_the_body() {
     let (one, mut other) = (request(), request());
     let copying = measure(|| drop(one.try_clone().unwrap()));

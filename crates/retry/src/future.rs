@@ -35,7 +35,7 @@ pin_project! {
     /// Dropped, it drops the attempt or the wait; no task and no timer stays.
     pub struct ResponseFuture<S, Req, R, P, N, F, M = Counted>
     where
-        S: Service<P::Sent>,
+        S: Service<Req>,
         P: Replay<Req>,
         P: Release<S::Response>,
         F: Refresh,
@@ -49,7 +49,7 @@ pin_project! {
 
     impl<S, Req, R, P, N, F, M> PinnedDrop for ResponseFuture<S, Req, R, P, N, F, M>
     where
-        S: Service<P::Sent>,
+        S: Service<Req>,
         P: Replay<Req>,
         P: Release<S::Response>,
         F: Refresh,
@@ -103,16 +103,16 @@ type Flow<S, T, C = ()> = ControlFlow<Outcome<S, T>, C>;
 
 type LaterOf<S, Req, P, F> = Later<
     S,
-    <P as Replay<Req>>::Sent,
-    Outcome<S, <P as Replay<Req>>::Sent>,
-    <P as Release<<S as Service<<P as Replay<Req>>::Sent>>::Response>>::Future,
+    Req,
+    Outcome<S, Req>,
+    <P as Release<<S as Service<Req>>::Response>>::Future,
     <F as Refresh>::Future,
 >;
 
 /// What one logical request owns.
 pub(crate) struct Call<S, Req, R, P, N, F, M>
 where
-    S: Service<P::Sent>,
+    S: Service<Req>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
     M: Sharing<Stock<S, R, P, N, F>>,
@@ -152,7 +152,7 @@ impl<S, T, O, L, A> Default for Later<S, T, O, L, A> {
 
 impl<S, Req, R, P, N, F, M> ResponseFuture<S, Req, R, P, N, F, M>
 where
-    S: Service<P::Sent>,
+    S: Service<Req>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
     M: Sharing<Stock<S, R, P, N, F>>,
@@ -170,10 +170,10 @@ where
 impl<S, Req, R, P, N, F, M> Future for ResponseFuture<S, Req, R, P, N, F, M>
 where
     M: Sharing<Stock<S, R, P, N, F>>,
-    S: Service<P::Sent> + Clone,
+    S: Service<Req> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
-    N: Nudge<P::Sent, S::Response, S::Error>,
+    N: Nudge<Req, S::Response, S::Error>,
     F: Refresh,
 {
     type Output = Result<S::Response, S::Error>;
@@ -208,7 +208,7 @@ where
 impl<S, Req, R, P, N, F, M> Call<S, Req, R, P, N, F, M>
 where
     M: Sharing<Stock<S, R, P, N, F>>,
-    S: Service<P::Sent>,
+    S: Service<Req>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
 {
@@ -273,7 +273,7 @@ where
 impl<S, Req, R, P, N, F, M> Call<S, Req, R, P, N, F, M>
 where
     M: Sharing<Stock<S, R, P, N, F>>,
-    S: Service<P::Sent> + Clone,
+    S: Service<Req> + Clone,
     P: Replay<Req> + Release<S::Response>,
     R: Classify<S::Response, S::Error>,
     F: Refresh,
@@ -283,13 +283,13 @@ where
         &self,
         future: Pin<&mut S::Future>,
         cx: &mut Context<'_>,
-    ) -> Poll<Outcome<S, P::Sent>> {
+    ) -> Poll<Outcome<S, Req>> {
         let _attempt = self.span.enter();
         future.poll(cx)
     }
 
     #[inline]
-    fn judge(&self, outcome: &Outcome<S, P::Sent>) -> Verdict {
+    fn judge(&self, outcome: &Outcome<S, Req>) -> Verdict {
         self.core().classifier.judge(&self.about.operation, outcome.as_ref())
     }
 
@@ -304,11 +304,11 @@ where
     fn drive(
         &mut self,
         mut state: Pin<&mut State<S::Future>>,
-        mut ended: Option<(Verdict, Outcome<S, P::Sent>)>,
+        mut ended: Option<(Verdict, Outcome<S, Req>)>,
         cx: &mut Context<'_>,
-    ) -> Poll<(bool, Outcome<S, P::Sent>)>
+    ) -> Poll<(bool, Outcome<S, Req>)>
     where
-        N: Nudge<P::Sent, S::Response, S::Error>,
+        N: Nudge<Req, S::Response, S::Error>,
     {
         let mut at_once = 0;
         let returned = loop {
@@ -362,9 +362,9 @@ where
 
     /// Records and judges a failed attempt: a pause before the next one, or the outcome to return.
     #[cold]
-    fn failed(&mut self, failure: Failure, outcome: Outcome<S, P::Sent>) -> Flow<S, P::Sent>
+    fn failed(&mut self, failure: Failure, outcome: Outcome<S, Req>) -> Flow<S, Req>
     where
-        N: Nudge<P::Sent, S::Response, S::Error>,
+        N: Nudge<Req, S::Response, S::Error>,
     {
         // However the caller's error type says it: this is no word of the service.
         let failure = match incident::rejected_below() {
@@ -417,7 +417,7 @@ where
         wait: Duration,
         hinted: bool,
         failure: Failure,
-        outcome: Outcome<S, P::Sent>,
+        outcome: Outcome<S, Req>,
     ) {
         let later = self.later.get_or_insert_default();
         (later.last, later.next, later.keeps) = (Some((failure, outcome)), None, true);
@@ -446,7 +446,7 @@ where
         outcome: Result<&S::Response, &S::Error>,
     ) -> Result<(Attempt, bool), Refusal>
     where
-        N: Nudge<P::Sent, S::Response, S::Error>,
+        N: Nudge<Req, S::Response, S::Error>,
     {
         let core = &self.stock.core;
         let (wait, hinted, refresh) = match decision {
@@ -505,7 +505,7 @@ where
     }
 
     /// Keeps the failed outcome, or lets it go.
-    fn set_aside(&mut self, failure: Failure, outcome: Outcome<S, P::Sent>) {
+    fn set_aside(&mut self, failure: Failure, outcome: Outcome<S, Req>) {
         let later = self.later.get_or_insert_default();
         if !outlives(later.last.as_ref().map(|(last, _)| last), &failure) {
             (later.last, later.aside) = (Some((failure, outcome)), None);
@@ -545,7 +545,7 @@ where
     }
 
     /// The outcome that was kept is returned: what was said of it is said again.
-    fn take_last(&mut self) -> Option<Outcome<S, P::Sent>> {
+    fn take_last(&mut self) -> Option<Outcome<S, Req>> {
         let later = self.later.as_mut()?;
         let (_, last) = later.last.take()?;
         if let Some(aside) = later.aside.take() {
@@ -559,8 +559,8 @@ where
         &mut self,
         why: Refusal,
         failure: Failure,
-        outcome: Outcome<S, P::Sent>,
-    ) -> Outcome<S, P::Sent> {
+        outcome: Outcome<S, Req>,
+    ) -> Outcome<S, Req> {
         self.step(StepKind::NotRetried { why });
         let before = self.later.as_ref().and_then(|later| later.last.as_ref());
         // What is returned could be repeated, but the way to it is closed.
@@ -575,7 +575,7 @@ where
     }
 
     /// Gives the last outcome, if it still exists: no further attempt is made.
-    fn break_off(&mut self, why: Refusal) -> Option<Outcome<S, P::Sent>> {
+    fn break_off(&mut self, why: Refusal) -> Option<Outcome<S, Req>> {
         let last = self.take_last()?;
         self.step(StepKind::NotRetried { why });
         if used_up(why) {
@@ -585,7 +585,7 @@ where
     }
 
     /// Until the pause is over, or broken off with the last outcome.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent>> {
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, Req>> {
         loop {
             let later = self.later.get_or_insert_default();
             if let Err(why) = ready!(later.pause.poll(self.about.deadline, cx)) {
@@ -611,7 +611,7 @@ where
     }
 
     /// Until the service is ready and called again, or there is an outcome to return.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, P::Sent, S::Future>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Flow<S, Req, S::Future>> {
         let later = self.later.get_or_insert_default();
         let service = later.service.get_or_insert_with(|| self.stock.service());
         let entered = self.span.enter();
@@ -684,7 +684,7 @@ const fn used_up(why: Refusal) -> bool {
 impl<S, Req, R, P, N, F, M> fmt::Debug for ResponseFuture<S, Req, R, P, N, F, M>
 where
     M: Sharing<Stock<S, R, P, N, F>>,
-    S: Service<P::Sent>,
+    S: Service<Req>,
     P: Replay<Req> + Release<S::Response>,
     F: Refresh,
 {

@@ -42,8 +42,6 @@ impl Attempt {
     note = "where copying may fail use `.replay(replay_fn(try_clone))`, and to send each request once `.replay(Never)`"
 )]
 pub trait Replay<Req> {
-    /// What the inner service is called with.
-    type Sent;
     /// What is kept of a request, to make further ones from it.
     type Kept;
 
@@ -58,8 +56,8 @@ pub trait Replay<Req> {
         None
     }
 
-    /// The request of the first attempt.
-    fn first(&self, request: Req) -> Self::Sent;
+    /// Prepares the request of the first attempt, whether it is kept or not. Default: as it came.
+    fn first(&self, _request: &mut Req) {}
 
     /// What is kept of a first request, before it is sent, to make further ones from it. Asked only
     /// where it may be sent again. It may prepare the request for that, with a body that can be read
@@ -67,7 +65,7 @@ pub trait Replay<Req> {
     ///
     /// # Errors
     /// The reason for which nothing is kept.
-    fn keep(&self, request: &mut Self::Sent) -> Result<Self::Kept, &'static str>;
+    fn keep(&self, request: &mut Req) -> Result<Self::Kept, &'static str>;
 
     /// Can what was kept be sent again now? Asked at the decision, while the failed outcome still
     /// exists. A text says why not (a body over the buffer's limit). Default: yes.
@@ -82,7 +80,7 @@ pub trait Replay<Req> {
     ///
     /// # Errors
     /// The reason for which there is none, though [`ready`](Self::ready) said yes.
-    fn again(&self, kept: &mut Self::Kept, attempt: &Attempt) -> Result<Self::Sent, &'static str>;
+    fn again(&self, kept: &mut Self::Kept, attempt: &Attempt) -> Result<Req, &'static str>;
 }
 
 /// How a failed response is let go before the wait for the next attempt.
@@ -111,13 +109,7 @@ pub struct ByClone;
 
 #[diagnostic::do_not_recommend]
 impl<Req: Clone> Replay<Req> for ByClone {
-    type Sent = Req;
     type Kept = Req;
-
-    #[inline]
-    fn first(&self, request: Req) -> Req {
-        request
-    }
 
     #[inline]
     fn keep(&self, request: &mut Req) -> Result<Req, &'static str> {
@@ -134,13 +126,7 @@ impl<Req: Clone> Replay<Req> for ByClone {
 pub struct Never;
 
 impl<Req> Replay<Req> for Never {
-    type Sent = Req;
     type Kept = std::convert::Infallible;
-
-    #[inline]
-    fn first(&self, request: Req) -> Req {
-        request
-    }
 
     fn keep(&self, _request: &mut Req) -> Result<Self::Kept, &'static str> {
         Err("nothing is kept")
@@ -176,13 +162,7 @@ where
 const NO_COPY: &str = "the request gives no copy of itself";
 
 impl<Req, F: Fn(&Req) -> Option<Req>> Replay<Req> for ReplayFn<F> {
-    type Sent = Req;
     type Kept = Req;
-
-    #[inline]
-    fn first(&self, request: Req) -> Req {
-        request
-    }
 
     #[inline]
     fn keep(&self, request: &mut Req) -> Result<Req, &'static str> {
@@ -242,7 +222,6 @@ impl<P, F> Releasing<P, F> {
 
 #[diagnostic::do_not_recommend]
 impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
-    type Sent = P::Sent;
     type Kept = P::Kept;
 
     fn policy(&self, request: &Req) -> Option<usize> {
@@ -254,12 +233,12 @@ impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
     }
 
     #[inline]
-    fn first(&self, request: Req) -> P::Sent {
-        self.replay.first(request)
+    fn first(&self, request: &mut Req) {
+        self.replay.first(request);
     }
 
     #[inline]
-    fn keep(&self, request: &mut P::Sent) -> Result<P::Kept, &'static str> {
+    fn keep(&self, request: &mut Req) -> Result<P::Kept, &'static str> {
         self.replay.keep(request)
     }
 
@@ -267,7 +246,7 @@ impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
         self.replay.ready(kept)
     }
 
-    fn again(&self, kept: &mut P::Kept, attempt: &Attempt) -> Result<P::Sent, &'static str> {
+    fn again(&self, kept: &mut P::Kept, attempt: &Attempt) -> Result<Req, &'static str> {
         self.replay.again(kept, attempt)
     }
 }

@@ -56,9 +56,9 @@ impl<S: Clone, R, P, N, F, M: Sharing<Stock<S, R, P, N, F>>> Retry<S, R, P, N, F
 impl<S, R, P, N, F, M, Req> Service<Req> for Retry<S, R, P, N, F, M>
 where
     P: Replay<Req> + Release<S::Response>,
-    S: Service<P::Sent> + Clone,
+    S: Service<Req> + Clone,
     R: Classify<S::Response, S::Error> + Describe<Req>,
-    N: Nudge<P::Sent, S::Response, S::Error>,
+    N: Nudge<Req, S::Response, S::Error>,
     F: Refresh,
     M: Sharing<Stock<S, R, P, N, F>>,
 {
@@ -74,7 +74,7 @@ where
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
-    fn call(&mut self, request: Req) -> Self::Future {
+    fn call(&mut self, mut request: Req) -> Self::Future {
         let scope = Scope::join();
         let stock = M::hold(&mut self.stock);
         let core = &stock.core;
@@ -94,7 +94,7 @@ where
         };
         let spending = core.budget.begin(core.budget_now());
 
-        let mut request = core.replay.first(request);
+        core.replay.first(&mut request);
         let kept = match keeps {
             true => core.replay.keep(&mut request),
             false => Err("the policy keeps no request like this one"),

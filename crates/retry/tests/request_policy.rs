@@ -36,7 +36,6 @@ impl RequestPolicy for Own {
 }
 
 impl Replay<Ask> for Own {
-    type Sent = Ask;
     type Kept = Ask;
 
     fn policy(&self, ask: &Ask) -> Option<usize> {
@@ -45,10 +44,6 @@ impl Replay<Ask> for Own {
 
     fn policy_at(&self, place: usize) -> Option<&dyn RequestPolicy> {
         (place == 3).then_some(self as &dyn RequestPolicy)
-    }
-
-    fn first(&self, ask: Ask) -> Ask {
-        ask
     }
 
     fn keep(&self, ask: &mut Ask) -> Result<Ask, &'static str> {

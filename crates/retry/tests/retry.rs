@@ -724,11 +724,7 @@ async fn what_was_kept_and_is_gone_is_not_sent_again() {
     #[derive(Clone)]
     struct Spent;
     impl Replay<Ask> for Spent {
-        type Sent = Ask;
         type Kept = Ask;
-        fn first(&self, ask: Ask) -> Ask {
-            ask
-        }
         fn keep(&self, ask: &mut Ask) -> Result<Ask, &'static str> {
             Ok(ask.clone())
         }
