@@ -20,7 +20,7 @@ pub(crate) struct Breakers {
 }
 
 /// What a call holds of its circuit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// The key's circuit, unless it is the layer's own.
     entry: Option<Arc<Entry>>,

@@ -71,6 +71,7 @@ mod handle;
 mod keyed;
 mod layer;
 mod parked;
+pub mod part;
 mod policy;
 mod reject;
 mod service;

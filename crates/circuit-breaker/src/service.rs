@@ -22,8 +22,8 @@ use crate::ticket::{Core, Ticket};
 /// service, and the next call is rejected. Otherwise it is ready when the inner service is.
 /// Readiness only looks; the call decides, and takes the probe slot.
 pub struct CircuitBreaker<S, R, J, M: Sharing<Core<R, J>> = Counted> {
-    inner: S,
-    core: M::Handle,
+    pub(crate) inner: S,
+    pub(crate) core: M::Handle,
     ready: Ready,
     wait: Wait,
 }
@@ -62,6 +62,18 @@ impl<S, R, J, M: Sharing<Core<R, J>>> CircuitBreaker<S, R, J, M> {
     #[must_use]
     pub fn into_inner(self) -> S {
         self.inner
+    }
+
+    /// Is the inner service ready for a call?
+    #[inline]
+    pub(crate) fn is_readied(&self) -> bool {
+        self.ready == Ready::Inner
+    }
+
+    /// A call is made.
+    #[inline]
+    pub(crate) const fn use_up_readiness(&mut self) {
+        self.ready = Ready::No;
     }
 
     /// When the next call may pass; a keyed breaker knows only in the call.
@@ -209,7 +221,7 @@ where
         let ticket = Ticket::new(core, admission);
         match refused {
             None => {
-                self.ready = Ready::No;
+                self.use_up_readiness();
                 let future = incident::call(&mut self.inner, request);
                 ResponseFuture::calling(future, ticket, scope, operation)
             }

@@ -97,6 +97,12 @@ impl<R> Classifier<R> {
         &self.shared.rules
     }
 
+    /// Is `other` a handle on the same rules, overrides, counters and observers?
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Registers an observer: it sees the incidents of every layer that shares this classifier,
     /// from the next step on.
     pub fn observe(&self, observer: impl Observer + 'static) {

@@ -43,6 +43,13 @@ impl<E> HeldError<E> {
         self.error = Some(Mutex::new(error));
     }
 
+    /// Is nothing held?
+    #[must_use]
+    #[inline]
+    pub const fn is_none(&self) -> bool {
+        self.error.is_none()
+    }
+
     /// The error, for the call that gets it as its outcome.
     #[inline]
     pub fn take(&mut self) -> Option<E> {

@@ -11,6 +11,7 @@
 //! | [`ClassifyLayer`] | a classifier that has to be asked: remote, learned |
 //! | [`AnyError`], [`CircuitOpen`], [`Elapsed`] | which error types fit every stack? |
 //! | [`incident`] | the record of one call that met a failure |
+//! | [`FuseLayer`] | how do several layers cost little more than one? |
 //! | [`Backoff`], [`Jitter`] | how long until the next try? |
 //!
 //! ```
@@ -53,6 +54,7 @@ mod describe;
 #[cfg(feature = "serde")]
 pub mod duration_text;
 mod elapsed;
+pub mod fuse;
 mod held;
 pub mod incident;
 mod label;
@@ -84,6 +86,7 @@ pub use self::{
     config::ConfigError,
     describe::{Describe, Key, Target},
     elapsed::Elapsed,
+    fuse::FuseLayer,
     held::HeldError,
     incident::{Incident, LayerKind, Observer, Refusal, Resolution, Step, StepKind},
     label::{Label, Operation},

@@ -154,6 +154,7 @@ mod escalation;
 pub mod future;
 mod later;
 mod layer;
+pub mod part;
 mod policy;
 mod question;
 pub mod redrive;

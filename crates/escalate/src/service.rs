@@ -17,9 +17,9 @@ use crate::write::Facts;
 /// A readiness error of the inner service is kept, and is the outcome of the next call: so it is
 /// classified and told of like any other failure.
 pub struct Escalate<S, R, D, E, M: Sharing<Core<R, D>> = Counted> {
-    inner: S,
-    core: M::Handle,
-    held: HeldError<E>,
+    pub(crate) inner: S,
+    pub(crate) core: M::Handle,
+    pub(crate) held: HeldError<E>,
 }
 
 impl<S, R, D, E, M: Sharing<Core<R, D>>> Escalate<S, R, D, E, M> {
@@ -65,7 +65,8 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let core = M::hold(&mut self.core);
-        let facts = Facts::read(core.classifier.rules(), &request);
+        let rules = core.classifier.rules();
+        let facts = Facts::read(rules, rules.operation(&request), &request);
         let kept = core.ending.keep(&self.inner, &request);
         match self.held.take() {
             Some(error) => ResponseFuture::failed(error, scope, core, facts, kept),

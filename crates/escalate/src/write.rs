@@ -19,7 +19,7 @@ use crate::timestamp::Timestamp;
 
 /// What the record tells of the request: read in `call`, inline, because the request is gone when
 /// it fails.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) operation: Operation,
     target: Target,
@@ -28,9 +28,13 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn read<Req>(describe: &impl Describe<Req>, request: &Req) -> Self {
+    pub(crate) fn read<Req>(
+        describe: &impl Describe<Req>,
+        operation: Operation,
+        request: &Req,
+    ) -> Self {
         Self {
-            operation: describe.operation(request),
+            operation,
             target: describe.target(request),
             request_id: describe.request_id(request),
             trace: describe.trace(request),

@@ -46,6 +46,9 @@ pub struct Call<'a, S: Service<Req>, Req, K: Keep<S, Req>> {
     pub(crate) kept: &'a K::Kept,
 }
 
+/// Why a step is skipped whose call has kept nothing (yet, or any more).
+const NOT_KEPT: &str = "the service is not kept";
+
 /// Why a step is skipped that needs a request which cannot be copied.
 pub(crate) const NOT_COPYABLE: &str = "the request cannot be copied";
 
@@ -144,7 +147,7 @@ impl<S: Service<Req>, Req, K: Keep<S, Req>> Call<'_, S, Req, K> {
     where
         K: KeepsRequest<S, Req>,
     {
-        self.keep.copy(self.kept).ok_or(NOT_COPYABLE)
+        self.keep.again(self.kept).ok_or(NOT_COPYABLE)
     }
 
     /// The kept request, if it could be copied.
@@ -156,13 +159,15 @@ impl<S: Service<Req>, Req, K: Keep<S, Req>> Call<'_, S, Req, K> {
         self.keep.request(self.kept)
     }
 
-    /// A clone of the service, not yet ready.
-    #[must_use]
-    pub fn service(&self) -> S
+    /// A clone of the service, not yet ready, or why there is none.
+    ///
+    /// # Errors
+    /// The call has ended, and what it kept is gone.
+    pub fn service(&self) -> Result<S, &'static str>
     where
         K: KeepsService<S, Req>,
     {
-        self.keep.service(self.kept)
+        self.keep.service(self.kept).ok_or(NOT_KEPT)
     }
 }
 

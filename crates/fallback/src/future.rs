@@ -200,8 +200,11 @@ impl<R, T, K> Core<R, T, K> {
 
     /// The primary has an answer.
     #[inline]
-    fn succeeded<S, Req>(&self, call: &Call<'_, S, Req, K>, answer: &Result<S::Response, S::Error>)
-    where
+    pub(crate) fn succeeded<S, Req>(
+        &self,
+        call: &Call<'_, S, Req, K>,
+        answer: &Result<S::Response, S::Error>,
+    ) where
         S: Service<Req>,
         K: Keep<S, Req>,
         T: Steps<S, Req, K>,

@@ -5,10 +5,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem;
 
 use tower_service::Service;
-use tower_triage_core::incident;
 
 /// Keeps nothing: no bound on request, response or service.
 ///
@@ -99,13 +97,13 @@ pub trait Copying<P>: Keeping {
     fn by(self, copy: P) -> Self::By;
 }
 
-/// Sends the primary request and keeps what the chain needs.
+/// Keeps what the chain needs.
 pub trait Keep<S: Service<Req>, Req>: Keeping<Error = S::Error> {
-    /// What is kept for one call.
-    type Kept;
+    /// What is kept for one call; by default nothing.
+    type Kept: Default;
 
-    /// Calls the readied `inner` and keeps.
-    fn send(&self, inner: &mut S, request: Req) -> (S::Future, Self::Kept);
+    /// Keeps, before `request` is sent to `inner`.
+    fn copy(&self, inner: &S, request: &Req) -> Self::Kept;
 
     /// Keeps, for a call that is not sent because the service was not ready.
     fn keep(&self, inner: &S, request: Req) -> Self::Kept;
@@ -120,7 +118,7 @@ pub trait KeepsRequest<S: Service<Req>, Req>: Keep<S, Req> {
     fn request<'a>(&self, kept: &'a Self::Kept) -> Option<&'a Req>;
 
     /// A copy of the kept request; `None` if it cannot be copied.
-    fn copy(&self, kept: &Self::Kept) -> Option<Req>;
+    fn again(&self, kept: &Self::Kept) -> Option<Req>;
 }
 
 /// A kind from which a step gets the service.
@@ -128,8 +126,8 @@ pub trait KeepsRequest<S: Service<Req>, Req>: Keep<S, Req> {
     message = "this step needs request and service, which `{Self}` does not keep for a `{Req}`"
 )]
 pub trait KeepsService<S: Service<Req>, Req>: KeepsRequest<S, Req> {
-    /// A clone of the service. It has yet to be polled ready.
-    fn service(&self, kept: &Self::Kept) -> S;
+    /// A clone of the kept service. It has yet to be polled ready.
+    fn service(&self, kept: &Self::Kept) -> Option<S>;
 }
 
 // === impl Nothing ===
@@ -157,11 +155,8 @@ impl<E> Keeping for Nothing<E> {
 impl<S: Service<Req>, Req> Keep<S, Req> for Nothing<S::Error> {
     type Kept = ();
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
-    fn send(&self, inner: &mut S, request: Req) -> (S::Future, ()) {
-        (incident::call(inner, request), ())
-    }
+    #[inline]
+    fn copy(&self, _inner: &S, _request: &Req) {}
 
     fn keep(&self, _inner: &S, _request: Req) {}
 }
@@ -197,11 +192,9 @@ where
 {
     type Kept = Option<Req>;
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
-    fn send(&self, inner: &mut S, request: Req) -> (S::Future, Self::Kept) {
-        let copy = self.copy.copy(&request);
-        (incident::call(inner, request), copy)
+    #[inline]
+    fn copy(&self, _inner: &S, request: &Req) -> Self::Kept {
+        self.copy.copy(request)
     }
 
     fn keep(&self, _inner: &S, request: Req) -> Self::Kept {
@@ -218,7 +211,7 @@ where
         kept.as_ref()
     }
 
-    fn copy(&self, kept: &Self::Kept) -> Option<Req> {
+    fn again(&self, kept: &Self::Kept) -> Option<Req> {
         self.copy.copy(kept.as_ref()?)
     }
 }
@@ -252,20 +245,14 @@ where
     S: Service<Req> + Clone,
     P: CopyRequest<Req> + Clone,
 {
-    type Kept = (Option<Req>, S);
+    type Kept = (Option<Req>, Option<S>);
 
-    fn send(&self, inner: &mut S, request: Req) -> (S::Future, Self::Kept) {
-        let copy = self.copy.copy(&request);
-        // The instance that was readied is the one that is called; it is then kept, as the next
-        // call readies its own.
-        let next = inner.clone();
-        let mut readied = mem::replace(inner, next);
-        let future = incident::call(&mut readied, request);
-        (future, (copy, readied))
+    fn copy(&self, inner: &S, request: &Req) -> Self::Kept {
+        (self.copy.copy(request), Some(inner.clone()))
     }
 
     fn keep(&self, inner: &S, request: Req) -> Self::Kept {
-        (Some(request), inner.clone())
+        (Some(request), Some(inner.clone()))
     }
 }
 
@@ -278,7 +265,7 @@ where
         kept.0.as_ref()
     }
 
-    fn copy(&self, kept: &Self::Kept) -> Option<Req> {
+    fn again(&self, kept: &Self::Kept) -> Option<Req> {
         self.copy.copy(kept.0.as_ref()?)
     }
 }
@@ -288,7 +275,7 @@ where
     S: Service<Req> + Clone,
     P: CopyRequest<Req> + Clone,
 {
-    fn service(&self, kept: &Self::Kept) -> S {
+    fn service(&self, kept: &Self::Kept) -> Option<S> {
         kept.1.clone()
     }
 }

@@ -98,6 +98,7 @@ pub mod future;
 mod handle;
 pub mod keep;
 mod layer;
+mod part;
 mod service;
 pub mod steps;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
-use tower_triage_core::incident::Scope;
+use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Counted, Describe, HeldError, Sharing};
 
 use crate::chain::Steps;
@@ -14,10 +14,10 @@ use crate::layer::Core;
 
 /// The service that [`FallbackLayer`](crate::FallbackLayer) makes.
 pub struct Fallback<S, R, T, K: Keeping, M: Sharing<Core<R, T, K>> = Counted> {
-    inner: S,
-    core: M::Handle,
+    pub(crate) inner: S,
+    pub(crate) core: M::Handle,
     /// The inner service was not ready and said why: the outcome of the next call.
-    held: HeldError<K::Error>,
+    pub(crate) held: HeldError<K::Error>,
 }
 
 impl<S, R, T, K: Keeping, M: Sharing<Core<R, T, K>>> Fallback<S, R, T, K, M> {
@@ -69,7 +69,8 @@ where
         let operation = core.classifier.rules().operation(&request);
         match self.held.take() {
             None => {
-                let (future, kept) = core.keep.send(&mut self.inner, request);
+                let kept = core.keep.copy(&self.inner, &request);
+                let future = incident::call(&mut self.inner, request);
                 ResponseFuture::sent(core, scope, operation, kept, future)
             }
             Some(error) => {

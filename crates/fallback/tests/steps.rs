@@ -61,7 +61,7 @@ where
         call: &Call<'_, S, u32, K>,
         _failed: Failed<'_, S::Response, S::Error>,
     ) -> Result<Self::Future, &'static str> {
-        Ok(OneCall::new(call.service(), call.copy_request()? + 1))
+        Ok(OneCall::new(call.service()?, call.copy_request()? + 1))
     }
 }
 

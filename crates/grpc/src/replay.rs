@@ -94,6 +94,11 @@ impl<B: Replayable> Replay<http::Request<B>> for GrpcReplay {
         Ok(request.clone())
     }
 
+    #[inline]
+    fn request<'a>(&self, kept: &'a Self::Kept) -> Option<&'a http::Request<B>> {
+        Some(kept)
+    }
+
     fn ready(&self, kept: &Self::Kept) -> Result<(), &'static str> {
         kept.body().replayable()
     }

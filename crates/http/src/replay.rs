@@ -74,6 +74,11 @@ impl<B: Replayable> Replay<http::Request<B>> for HttpReplay {
         Ok(request.clone())
     }
 
+    #[inline]
+    fn request<'a>(&self, kept: &'a Self::Kept) -> Option<&'a http::Request<B>> {
+        Some(kept)
+    }
+
     fn ready(&self, kept: &Self::Kept) -> Result<(), &'static str> {
         kept.body().replayable()
     }

@@ -67,7 +67,7 @@ where
         failed: Failed<'_, L::Response, L::Error>,
     ) -> Result<Self::Future, &'static str> {
         let request = (self.change)(call.copy_request()?, failed);
-        Ok(OneCall::new(call.service().repeated, request))
+        Ok(OneCall::new(call.service()?.repeated, request))
     }
 }
 

@@ -104,6 +104,10 @@ impl<T: Outgoing> Replay<T> for ReqwestReplay {
         kept
     }
 
+    fn request<'a>(&self, kept: &'a Kept<T>) -> Option<&'a T> {
+        Some(&kept.request)
+    }
+
     fn ready(&self, kept: &Kept<T>) -> Result<(), &'static str> {
         kept.stream.as_ref().map_or(Ok(()), Replayable::replayable)
     }

@@ -16,6 +16,7 @@ use tower_triage_core::{
     Verdict,
 };
 
+use crate::begin::{About, Begun};
 use crate::budget::Spending;
 use crate::decision::{Decision, Facts, Progress};
 use crate::layer::Core;
@@ -86,16 +87,6 @@ pin_project! {
     }
 }
 
-/// What the layer reads from a request before it gives it away.
-pub(crate) struct About {
-    pub(crate) operation: Operation,
-    pub(crate) repeatable: bool,
-    pub(crate) unit_of_work: bool,
-    pub(crate) deadline: Option<Instant>,
-    /// The place of its own policy, if it has one.
-    pub(crate) policy: Option<usize>,
-}
-
 type Outcome<S, T> = Result<<S as Service<T>>::Response, <S as Service<T>>::Error>;
 
 /// Goes on with `C`, or ends with the outcome to return.
@@ -118,6 +109,7 @@ where
     M: Sharing<Stock<S, R, P, N, F>>,
 {
     stock: M::Held,
+    operation: Operation,
     about: About,
     spending: Spending,
     /// What further requests are made of, or why there is nothing.
@@ -213,14 +205,9 @@ where
     F: Refresh,
 {
     #[inline]
-    pub(crate) const fn new(
-        stock: M::Held,
-        about: About,
-        spending: Spending,
-        kept: Result<P::Kept, &'static str>,
-        span: AttemptSpan,
-    ) -> Self {
-        Self { stock, about, spending, kept, span, later: None }
+    pub(crate) fn new(stock: M::Held, operation: Operation, begun: Begun<P::Kept>) -> Self {
+        let Begun { about, spending, kept, span } = begun;
+        Self { stock, operation, about, spending, kept, span, later: None }
     }
 
     #[inline]
@@ -290,7 +277,7 @@ where
 
     #[inline]
     fn judge(&self, outcome: &Outcome<S, Req>) -> Verdict {
-        self.core().classifier.judge(&self.about.operation, outcome.as_ref())
+        self.core().classifier.judge(&self.operation, outcome.as_ref())
     }
 
     #[inline]
@@ -316,7 +303,7 @@ where
                 None => {}
                 Some((Verdict::Success, outcome)) => {
                     let classifier = &self.core().classifier;
-                    classifier.note_success(&self.about.operation, LayerKind::Retry);
+                    classifier.note_success(&self.operation, LayerKind::Retry);
                     self.budget_sees_success();
                     break (true, outcome);
                 }
@@ -357,7 +344,7 @@ where
 
     #[cold]
     fn step(&self, kind: StepKind) {
-        self.core().classifier.step(&self.about.operation, LayerKind::Retry, kind);
+        self.core().classifier.step(&self.operation, LayerKind::Retry, kind);
     }
 
     /// Records and judges a failed attempt: a pause before the next one, or the outcome to return.
@@ -428,12 +415,7 @@ where
     /// Closes the attempt's span and records its failure.
     fn note(&mut self, failure: Failure, outcome: Result<&S::Response, &S::Error>) {
         self.span.failed(failure.class);
-        self.core().classifier.note_failure(
-            &self.about.operation,
-            LayerKind::Retry,
-            failure,
-            outcome,
-        );
+        self.core().classifier.note_failure(&self.operation, LayerKind::Retry, failure, outcome);
     }
 
     /// Makes the next attempt's request while the failed outcome still exists, and begins the pause;
@@ -494,7 +476,7 @@ where
         let Attempt { number, wait, .. } = attempt;
         tracing::warn!(
             action = "retry",
-            operation = self.about.operation.as_str(),
+            operation = self.operation.as_str(),
             attempt = number,
             max_attempts = self.plan().max_attempts(),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
@@ -637,7 +619,7 @@ where
             Err(error) => {
                 self.begin_anew();
                 let outcome = Err(error);
-                let verdict = self.core().classifier.judge(&self.about.operation, outcome.as_ref());
+                let verdict = self.core().classifier.judge(&self.operation, outcome.as_ref());
                 if let Verdict::Failure(failure) = verdict {
                     self.note(failure, outcome.as_ref());
                 }
@@ -690,7 +672,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture")
-            .field("operation", &self.call.about.operation)
+            .field("operation", &self.call.operation)
             .field("scope", &self.scope)
             .finish_non_exhaustive()
     }

@@ -117,12 +117,14 @@
 
 mod adaptive;
 mod aws;
+mod begin;
 pub mod budget;
 mod checkpoint;
 mod decision;
 pub mod future;
 mod layer;
 mod nudge;
+pub mod part;
 mod pause;
 mod policy;
 mod refresh;

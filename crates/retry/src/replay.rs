@@ -67,6 +67,12 @@ pub trait Replay<Req> {
     /// The reason for which nothing is kept.
     fn keep(&self, request: &mut Req) -> Result<Self::Kept, &'static str>;
 
+    /// The request that was kept, if it is there as such: a layer above then reads what it tells of the
+    /// request only when there is something to tell. Default: none.
+    fn request<'a>(&self, _kept: &'a Self::Kept) -> Option<&'a Req> {
+        None
+    }
+
     /// Can what was kept be sent again now? Asked at the decision, while the failed outcome still
     /// exists. A text says why not (a body over the buffer's limit). Default: yes.
     ///
@@ -114,6 +120,11 @@ impl<Req: Clone> Replay<Req> for ByClone {
     #[inline]
     fn keep(&self, request: &mut Req) -> Result<Req, &'static str> {
         Ok(request.clone())
+    }
+
+    #[inline]
+    fn request<'a>(&self, kept: &'a Req) -> Option<&'a Req> {
+        Some(kept)
     }
 
     fn again(&self, kept: &mut Req, _attempt: &Attempt) -> Result<Req, &'static str> {
@@ -167,6 +178,11 @@ impl<Req, F: Fn(&Req) -> Option<Req>> Replay<Req> for ReplayFn<F> {
     #[inline]
     fn keep(&self, request: &mut Req) -> Result<Req, &'static str> {
         (self.try_clone)(request).ok_or(NO_COPY)
+    }
+
+    #[inline]
+    fn request<'a>(&self, kept: &'a Req) -> Option<&'a Req> {
+        Some(kept)
     }
 
     fn again(&self, kept: &mut Req, _attempt: &Attempt) -> Result<Req, &'static str> {
@@ -240,6 +256,11 @@ impl<Req, P: Replay<Req>, F> Replay<Req> for Releasing<P, F> {
     #[inline]
     fn keep(&self, request: &mut Req) -> Result<P::Kept, &'static str> {
         self.replay.keep(request)
+    }
+
+    #[inline]
+    fn request<'a>(&self, kept: &'a P::Kept) -> Option<&'a Req> {
+        self.replay.request(kept)
     }
 
     fn ready(&self, kept: &P::Kept) -> Result<(), &'static str> {

@@ -8,13 +8,12 @@ use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Counted, Describe, Sharing};
 
-use crate::future::{About, Call, ResponseFuture};
+use crate::begin::Begun;
+use crate::future::{Call, ResponseFuture};
 use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::refresh::Refresh;
 use crate::replay::{Release, Replay};
-use crate::request_policy::RequestPolicy;
-use crate::span::AttemptSpan;
 
 /// The service that [`RetryLayer`](crate::RetryLayer) makes. Types of response and error are the
 /// inner service's.
@@ -26,8 +25,8 @@ use crate::span::AttemptSpan;
 /// # Cancel safety
 /// A call that is dropped drops its attempt or its wait, and leaves no task and no timer behind.
 pub struct Retry<S, R, P, N, F, M: Sharing<Stock<S, R, P, N, F>> = Counted> {
-    inner: S,
-    stock: M::Handle,
+    pub(crate) inner: S,
+    pub(crate) stock: M::Handle,
 }
 
 /// What the clones of one service share: the layer's part, and the service itself as a template for
@@ -77,34 +76,14 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let scope = Scope::join();
         let stock = M::hold(&mut self.stock);
-        let core = &stock.core;
-        let rules = core.classifier.rules();
-        let policy = core.replay.policy(&request);
-        let own = policy.and_then(|place| core.replay.policy_at(place));
-        let plan = own.map_or(&core.plan, RequestPolicy::plan);
-        let repeatable = rules.repeatable(&request);
-        let keeps = plan.keeps(repeatable);
-        let deadline = Core::<R, P, N, F>::deadline(plan, rules.deadline(&request));
-        let about = About {
-            operation: rules.operation(&request),
-            repeatable,
-            unit_of_work: rules.unit_of_work(&request),
-            deadline,
-            policy,
-        };
-        let spending = core.budget.begin(core.budget_now());
-
-        core.replay.first(&mut request);
-        let kept = match keeps {
-            true => core.replay.keep(&mut request),
-            false => Err("the policy keeps no request like this one"),
-        };
-        let span = AttemptSpan::first();
+        let operation = stock.core.classifier.rules().operation(&request);
+        let mut begun = Begun::default();
+        stock.core.begin(&mut request, &mut begun);
         let future = {
-            let _entered = span.enter();
+            let _entered = begun.span.enter();
             incident::call(&mut self.inner, request)
         };
-        ResponseFuture::new(future, Call::new(stock, about, spending, kept, span), scope)
+        ResponseFuture::new(future, Call::new(stock, operation, begun), scope)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::replay::Attempt;
 
 /// The span of the attempt that is under way, a child of the caller's. Empty, and without cost,
 /// where nobody listens.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AttemptSpan(Option<Box<Spans>>);
 
 #[derive(Debug)]

@@ -175,6 +175,13 @@ impl Scope {
         }
     }
 
+    /// The part of a layer that is polled by another of the same call.
+    #[must_use]
+    #[inline]
+    pub const fn member() -> Self {
+        Self(Part::Member)
+    }
+
     /// A scope of one's own.
     #[inline]
     pub(super) const fn begin() -> Self {
@@ -324,13 +331,13 @@ pub fn calling<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// Keeps the flag up.
-struct Calling {
+pub(crate) struct Calling {
     outer: bool,
 }
 
 impl Calling {
     #[inline]
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self { outer: CURRENT.with(|current| current.calling.replace(true)) }
     }
 }

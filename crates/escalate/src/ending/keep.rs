@@ -12,8 +12,8 @@ use crate::ending::{Ending, Set, Unset};
 
 /// What is kept of each call. Nothing, unless the layer captures requests or may send them again.
 pub trait Keep<S: Service<Req>, Req> {
-    /// What is kept for one call.
-    type Kept: Kept<Self, S::Future, S::Error>;
+    /// What is kept for one call; by default nothing.
+    type Kept: Kept<Self, S::Future, S::Error> + Default;
 
     /// Keeps, before the call.
     fn keep(&self, inner: &S, request: &Req) -> Self::Kept;
@@ -54,12 +54,12 @@ pub trait MaybeRetry {
 
 /// A copy of the request.
 #[derive(Clone, Copy)]
-pub struct KeptRequest<Req>(Req);
+pub struct KeptRequest<Req>(Option<Req>);
 
 /// A copy of the request and a clone of the service.
 #[derive(Clone, Copy)]
 pub struct KeptCall<S, Req> {
-    service: S,
+    service: Option<S>,
     request: Option<Req>,
 }
 
@@ -110,7 +110,7 @@ where
     type Kept = KeptRequest<Req>;
 
     fn keep(&self, _inner: &S, request: &Req) -> Self::Kept {
-        KeptRequest(request.clone())
+        KeptRequest(Some(request.clone()))
     }
 }
 
@@ -124,7 +124,7 @@ where
     type Kept = KeptCall<S, Req>;
 
     fn keep(&self, inner: &S, request: &Req) -> Self::Kept {
-        KeptCall { service: inner.clone(), request: Some(request.clone()) }
+        KeptCall { service: Some(inner.clone()), request: Some(request.clone()) }
     }
 }
 
@@ -150,7 +150,7 @@ where
     C: Codec<Req>,
 {
     fn captured(&self, ending: &Ending<Fi, A, Set<C>, Unset>) -> Option<Captured> {
-        ending.codec.capture(&self.0)
+        self.0.as_ref().and_then(|request| ending.codec.capture(request))
     }
 
     fn poll_again(
@@ -180,7 +180,8 @@ where
         change: Option<&Value>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<F, E>>> {
-        if let Err(error) = ready!(self.service.poll_ready(cx)) {
+        let Some(service) = &mut self.service else { return Poll::Ready(None) };
+        if let Err(error) = ready!(service.poll_ready(cx)) {
             return Poll::Ready(Some(Err(error)));
         }
         let Some(request) = self.request.take() else { return Poll::Ready(None) };
@@ -188,7 +189,19 @@ where
             Some(change) => ending.change.change(request, change),
             None => Some(request),
         };
-        Poll::Ready(changed.map(|request| Ok(incident::call(&mut self.service, request))))
+        Poll::Ready(changed.map(|request| Ok(incident::call(service, request))))
+    }
+}
+
+impl<Req> Default for KeptRequest<Req> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<S, Req> Default for KeptCall<S, Req> {
+    fn default() -> Self {
+        Self { service: None, request: None }
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Settled<F, Res, E> {
 impl<R, D> Core<R, D> {
     /// The caller dropped the call.
     #[cold]
-    pub(super) fn dropped(
+    pub(crate) fn dropped(
         &self,
         scope: &mut Scope,
         facts: &Facts,

@@ -125,7 +125,7 @@ where
         failed: Failed<'_, S::Response, S::Error>,
     ) -> Result<Self::Future, &'static str> {
         let request = (self.make)(call.copy_request()?, failed);
-        Ok(OneCall::new(call.service(), request))
+        Ok(OneCall::new(call.service()?, request))
     }
 }
 

@@ -6,8 +6,9 @@ use super::in_flight::InFlight;
 
 /// What one logical request holds of its [`Budget`](super::Budget): begun with it, asked with it,
 /// dropped with it. Small and without heap of its own. Dropped at any moment it gives back its
-/// place in flight, where the budget counts places; what was spent stays spent.
-#[derive(Debug)]
+/// place in flight, where the budget counts places; what was spent stays spent. By default a part in
+/// none.
+#[derive(Debug, Default)]
 #[must_use = "dropping it ends the request"]
 pub struct Spending {
     /// Retries that the request's own limit leaves, once the first was asked for.
@@ -16,8 +17,9 @@ pub struct Spending {
 }
 
 /// What the kind of budget keeps per request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Held {
+    #[default]
     Nothing,
     /// What the last retry cost, if there was one.
     Cost(Option<u32>),

@@ -1,0 +1,142 @@
+//! Escalation as a part of a fused stack.
+
+use tower_triage_core::fuse::{Fusible, OutcomeOf, Part};
+use tower_triage_core::incident::Scope;
+use tower_triage_core::{Classifier, Classify, Describe, Operation, Sharing};
+use tracing::span;
+
+use crate::ending::{Finish, Keep, Kept as _};
+use crate::future::ResponseFuture;
+use crate::layer::Core;
+use crate::service::Escalate;
+use crate::write::Facts;
+
+/// What is kept of a call.
+#[derive(Debug, Default)]
+pub struct Kept<D, K> {
+    /// What the record would tell of the request, if a layer inside does not keep that.
+    facts: Option<Facts>,
+    /// What the ending needs.
+    own: D,
+    inside: K,
+}
+
+impl<S, R, D, E, M> Part<R> for Escalate<S, R, D, E, M>
+where
+    S: Part<R>,
+    M: Sharing<Core<R, D>>,
+{
+    type Cores = (M::Handle, S::Cores);
+
+    fn cores(&self) -> Self::Cores {
+        (self.core.clone(), self.inner.cores())
+    }
+
+    fn judges_by(&self, classifier: &Classifier<R>) -> bool {
+        self.core.classifier.is(classifier) && self.inner.judges_by(classifier)
+    }
+}
+
+impl<R, D> Core<R, D> {
+    /// What the record would tell of the request.
+    fn facts<S, Req>(
+        &self,
+        cores: &S::Cores,
+        kept: &Kept<impl Sized, S::Kept>,
+        operation: &Operation,
+    ) -> Facts
+    where
+        S: Fusible<R, Req>,
+        R: Describe<Req>,
+    {
+        let read = |request| Facts::read(self.classifier.rules(), *operation, request);
+        let kept = kept.facts.or_else(|| S::request(cores, &kept.inside).map(read));
+        kept.unwrap_or_default()
+    }
+}
+
+impl<S, Req, R, D, E, M> Fusible<R, Req> for Escalate<S, R, D, E, M>
+where
+    M: Sharing<Core<R, D>>,
+    S: Fusible<R, Req, Error = E>,
+    R: Classify<S::Response, E> + Describe<Req>,
+    D: Finish<S::Response, E> + Keep<S, Req>,
+{
+    type Innermost = S::Innermost;
+    type Kept = Kept<D::Kept, S::Kept>;
+
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.held.is_none() && self.inner.is_ready()
+    }
+
+    #[inline]
+    fn begin(
+        &self,
+        (core, cores): &Self::Cores,
+        request: &mut Req,
+        operation: &Operation,
+        kept: &mut Self::Kept,
+    ) {
+        kept.own = core.ending.keep(&self.inner, request);
+        self.inner.begin(cores, request, operation, &mut kept.inside);
+        if S::request(cores, &kept.inside).is_none() {
+            kept.facts = Some(Facts::read(core.classifier.rules(), *operation, request));
+        }
+    }
+
+    #[inline]
+    fn request<'a>((_, cores): &'a Self::Cores, kept: &'a Self::Kept) -> Option<&'a Req> {
+        S::request(cores, &kept.inside)
+    }
+
+    #[inline]
+    fn is_admitted(kept: &Self::Kept) -> bool {
+        S::is_admitted(&kept.inside)
+    }
+
+    #[inline]
+    fn innermost(&mut self) -> &mut S::Innermost {
+        self.inner.innermost()
+    }
+
+    #[inline]
+    fn span(kept: &Self::Kept) -> Option<span::Entered<'_>> {
+        S::span(&kept.inside)
+    }
+
+    #[inline]
+    fn succeeded(
+        (_, cores): &Self::Cores,
+        kept: &mut Self::Kept,
+        operation: &Operation,
+        outcome: &OutcomeOf<Self, Req>,
+    ) -> bool {
+        S::succeeded(cores, &mut kept.inside, operation, outcome)
+    }
+
+    fn go_on(
+        (core, cores): &Self::Cores,
+        kept: Self::Kept,
+        operation: &Operation,
+        scope: Scope,
+        outcome: Option<OutcomeOf<Self, Req>>,
+    ) -> Self::Future {
+        let facts = core.facts::<S, Req>(cores, &kept, operation);
+        let Kept { own, inside, .. } = kept;
+        let inner = S::go_on(cores, inside, operation, Scope::member(), outcome);
+        ResponseFuture::calling(inner, scope, M::hold(&mut core.clone()), facts, own)
+    }
+
+    fn dropped(
+        (core, cores): &Self::Cores,
+        kept: &mut Self::Kept,
+        operation: &Operation,
+        scope: &mut Scope,
+        end: impl FnOnce(),
+    ) {
+        let facts = core.facts::<S, Req>(cores, kept, operation);
+        core.dropped(scope, &facts, || kept.own.captured(&core.ending));
+        S::dropped(cores, &mut kept.inside, operation, scope, end);
+    }
+}
