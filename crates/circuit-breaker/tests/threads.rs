@@ -116,7 +116,7 @@ fn hammer(
                         continue;
                     }
                     // Now and then: on a busy machine each costs a time slice.
-                    if number.is_multiple_of(16) {
+                    if number % 16 == 0 {
                         std::thread::yield_now();
                     }
                     if !matches!(ask, Ask::Drop) {
