@@ -1,7 +1,7 @@
 //! Two processes with eight workers each drive 10,000 letters from PostgreSQL again. One of them is
 //! killed in the middle, and another takes its place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,10 +15,11 @@ use http_body_util::Full;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
+use tokio_postgres::NoTls;
 use tower_triage_core::incident::IncidentId;
-use tower_triage_dead_letter_postgres::PostgresStore;
+use tower_triage_dead_letter_postgres::{PostgresOptions, PostgresStore};
 use tower_triage_escalate::store::{Filter, Letter, LetterState, Put, Store};
 use tower_triage_escalate::{Codec, Escalation, Timestamp};
 use tower_triage_http::HttpCodec;
@@ -35,13 +36,19 @@ const LEASE: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(300);
 
 /// Who receives the requests: which came with each id.
-#[derive(Default)]
 struct Receiver {
     received: Mutex<HashMap<String, Vec<String>>>,
     more: Notify,
+    /// `Some` while nobody is answered: whose requests wait.
+    held: watch::Sender<Option<HashSet<String>>>,
 }
 
 impl Receiver {
+    fn new() -> Arc<Self> {
+        let (received, more) = Default::default();
+        Arc::new(Self { received, more, held: watch::Sender::new(None) })
+    }
+
     async fn start(self: &Arc<Self>) -> u16 {
         let app = Router::new().route("/orders", post(receive)).with_state(Arc::clone(self));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -66,12 +73,48 @@ impl Receiver {
         };
         timeout(LONG, waiting).await.expect("requests go on coming");
     }
+
+    /// May this request be answered? Otherwise it waits.
+    fn answers(&self, key: &str) -> bool {
+        let mut answers = false;
+        self.held.send_if_modified(|held| match held {
+            None => {
+                answers = true;
+                false
+            }
+            Some(held) => held.insert(key.to_owned()),
+        });
+        answers
+    }
+
+    /// Answers nobody until `process` has letters under way that it cannot settle without an answer.
+    async fn hold(&self, store: &dyn Store, process: u32) {
+        self.held.send_replace(Some(HashSet::new()));
+        let (owner, mut held) = (format!("process {process}"), self.held.subscribe());
+        let waiting = async {
+            loop {
+                let ids = held.borrow_and_update().clone().expect("nobody is answered");
+                for id in ids {
+                    let letter = store.get(id.parse().unwrap()).await.unwrap().expect("stored");
+                    if letter.lease.is_some_and(|lease| lease.owner == owner) {
+                        return;
+                    }
+                }
+                held.changed().await.expect("it is still there");
+            }
+        };
+        timeout(LONG, waiting).await.expect("it is at work");
+    }
 }
 
 async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, order: String) {
     let key = headers["idempotency-key"].to_str().unwrap().to_owned();
-    receiver.received.lock().unwrap().entry(key).or_default().push(order);
+    receiver.received.lock().unwrap().entry(key.clone()).or_default().push(order);
     receiver.more.notify_waiters();
+    let mut held = receiver.held.subscribe();
+    while !receiver.answers(&key) {
+        held.changed().await.expect("it is answered later");
+    }
 }
 
 fn process(database: &str) -> Child {
@@ -136,16 +179,20 @@ async fn letters(store: &dyn Store) -> Vec<Letter> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_settles_each_letter_once_though_one_of_it_is_killed() {
     let Some(server) = PostgresServer::own(&[]) else { return };
-    let store = PostgresStore::connect(&server.config()).await.unwrap();
+    let options = PostgresOptions::new().timeout(LONG);
+    let config = server.config().parse().unwrap();
+    let store = PostgresStore::connect_with(options, config, NoTls).await.unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
-    let receiver = Arc::new(Receiver::default());
+    let receiver = Receiver::new();
     let port = receiver.start().await;
     fill(&store, port).await;
 
     let (mut doomed, mut survivor) = (process(&server.config()), process(&server.config()));
     receiver.wait_for(LETTERS as usize / 3).await;
+    receiver.hold(&*store, doomed.id().expect("it runs")).await;
     doomed.start_kill().expect("it is at work");
     doomed.wait().await.unwrap();
+    receiver.held.send_replace(None);
     let mut successor = process(&server.config());
     let working = async {
         while store.stats().await.unwrap().of(LetterState::Redriven) < u64::from(LETTERS) {

@@ -150,9 +150,7 @@ fn full_stack(backup: SocketAddr) -> Boxed {
 #[tokio::test]
 async fn kf05_the_stack_boxes_as_a_clone_sync_service_in_an_axum_handler() {
     let backup = serve(Router::new().route("/", get(async || "backup"))).await;
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let primary = closed.local_addr().unwrap();
-    drop(closed);
+    let primary = tower_triage_test_support::closed_port();
 
     let proxy = async move |state: axum::extract::State<Boxed>| {
         let request = Request::get(format!("http://{primary}/")).body(Full::default()).unwrap();

@@ -265,6 +265,8 @@ fn a_coarse_clock_lets_nobody_in_early() {
         ready(if fails == 1 { Err(AnyError::msg("down")) } else { Ok(fails) })
     }));
     let time = Clock::new();
+    // A busy machine may be late once, and late again.
+    let mut soonest = Duration::MAX;
     for _ in 0..3 {
         let before = time.now();
         now(now(service.ready()).unwrap().call(1)).unwrap_err();
@@ -277,7 +279,8 @@ fn a_coarse_clock_lets_nobody_in_early() {
             }
         };
         assert!(time.now() - before >= OPEN, "let in {:?} after it opened", admitted - opened);
-        assert!(admitted - opened < OPEN + Duration::from_secs(1));
+        soonest = soonest.min(admitted - opened);
         assert_eq!(handle.state(), State::Closed);
     }
+    assert!(soonest < OPEN + Duration::from_secs(1), "{soonest:?}");
 }

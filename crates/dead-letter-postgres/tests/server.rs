@@ -135,9 +135,7 @@ async fn who_may_not_make_tables_can_use_them() {
 async fn no_error_shows_the_password() {
     let Some(database) = Database::create("").await else { return };
     let port = database.server.port();
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let closed = nobody.local_addr().unwrap().port();
-    drop(nobody);
+    let closed = tower_triage_test_support::closed_port().port();
     let mut texts = Vec::new();
     for url in [
         format!("postgres://postgres:hunter2@127.0.0.1:{closed}/postgres"),
@@ -327,7 +325,9 @@ async fn a_service_can_start_while_its_server_is_away() {
     let config: Config = server.config().parse().unwrap();
     server = with(server, |server| server.stop(false)).await;
     assert!(open(config.clone()).await.is_err());
-    let store = PostgresStore::unconnected(PostgresOptions::new(), config, NoTls).unwrap();
+    // Long for a loaded machine.
+    let options = PostgresOptions::new().timeout(Duration::from_secs(60));
+    let store = PostgresStore::unconnected(options, config, NoTls).unwrap();
     in_time(store.put(escalation(1))).await.unwrap_err();
     let _server = with(server, |server| server.resume().unwrap()).await;
     assert_eq!(store.put(escalation(1)).await.unwrap(), Put::New);

@@ -76,9 +76,7 @@ where
 
 #[tokio::test]
 async fn a_refused_connection_was_not_sent() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let address = tower_triage_test_support::closed_port();
     let failure = failure(endpoint(address)).await;
     assert_eq!((failure.class, failure.disposition), (ErrorClass::Transient, Disposition::NotSent));
     assert_eq!((failure.vote, failure.reason), (Vote::Failure, "connection_refused"));
@@ -89,9 +87,7 @@ async fn a_refused_connection_was_not_sent() {
 /// Refused first; then somebody listens.
 #[tokio::test]
 async fn what_was_not_sent_is_repeated_also_unmarked() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = gone.local_addr().unwrap();
-    drop(gone);
+    let address = tower_triage_test_support::closed_port();
     let attempts = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&attempts);
     // The connector is asked for each attempt.

@@ -75,9 +75,7 @@ async fn failure(client: HyperClient, request: http::Request<Body>) -> Failure {
 
 #[tokio::test]
 async fn a_refused_connection_was_not_sent() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let address = tower_triage_test_support::closed_port();
     let failure = failure(client(), get(address)).await;
     assert_eq!(failure.class, ErrorClass::Transient);
     assert_eq!(failure.disposition, Disposition::NotSent);

@@ -19,7 +19,7 @@ use crate::common::{Database, cents, retry, tell};
 
 /// Nobody listens there.
 fn nowhere() -> Reconnect {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = tower_triage_test_support::closed_port().port();
     let mut config = Config::new();
     config.host("127.0.0.1").port(port).user("nobody");
     Reconnect::new(config, NoTls)

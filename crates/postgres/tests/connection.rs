@@ -260,8 +260,7 @@ async fn a_call_dropped_at_any_moment_leaves_no_locks() {
 
 #[tokio::test]
 async fn a_refused_connection_was_never_sent() {
-    // Nobody listens on a port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = tower_triage_test_support::closed_port().port();
     let mut config = tokio_postgres::Config::new();
     config.host("127.0.0.1").port(port).user("nobody");
     let stack = ServiceBuilder::new()

@@ -28,8 +28,8 @@ enum Answer {
     Bytes(Vec<u8>),
     /// These bytes, and the end.
     Last(Vec<u8>),
-    /// Nothing, and the connection stays open.
-    Silence,
+    /// Nothing, and the connection stays open while so much time passes, and then on.
+    Silence(Duration),
 }
 
 /// Answers each query by its text; the empty text stands for the start of a connection.
@@ -88,7 +88,11 @@ async fn answer(stream: &mut TcpStream, answer: Answer, usual: Vec<u8>) -> std::
             stream.write_all(&bytes).await?;
             return Ok(false);
         }
-        Answer::Silence => {}
+        Answer::Silence(time) => {
+            tokio::time::pause();
+            tokio::time::advance(time).await;
+            tokio::time::resume();
+        }
     }
     Ok(true)
 }
@@ -234,16 +238,17 @@ async fn kf57_details_stay_out_of_the_record() {
 /// The attempt's limit drops the call; the server has not said a word.
 #[tokio::test]
 async fn a_server_that_never_answers_meets_the_time_limit() {
+    const LIMIT: Duration = Duration::from_secs(10);
     for (at, idempotent, attempts) in
         [("WORK", false, 1), ("WORK", true, 2), ("COMMIT", false, 1), ("", false, 1)]
     {
         let config = server(move |text| match text {
-            text if text == at => Answer::Silence,
+            text if text == at => Answer::Silence(2 * LIMIT),
             _ => Answer::Ok,
         })
         .await;
         let classifier = Classifier::new(postgres());
-        let limit = TimeoutLayer::new(classifier, Duration::from_millis(50)).unwrap();
+        let limit = TimeoutLayer::new(classifier, LIMIT).unwrap();
         let stack = ServiceBuilder::new()
             .layer(retry(postgres()))
             .layer(limit)

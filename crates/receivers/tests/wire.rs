@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tower::ServiceExt;
 use tower_triage_core::ErrorClass;
 use tower_triage_receivers::{Alertmanager, Client, PagerDuty, SendError, Slack, WebhookSink};
+use tower_triage_test_support::closed_port;
 
 /// Answers each connection's request with the next of `answers` (the last repeats), and hands the
 /// requests out: head and body.
@@ -109,7 +110,7 @@ async fn alerts_messages_and_pages_arrive() {
 
 #[tokio::test]
 async fn nobody_there_is_no_answer() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let gone = closed_port();
     let hyper = Hyper::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let sink = WebhookSink::with_client(Client::bare(hyper), &format!("http://{gone}")).unwrap();
     let error = sink.oneshot(escalation()).await.unwrap_err();

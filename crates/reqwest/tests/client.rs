@@ -18,7 +18,7 @@ use tower_triage_fallback::FallbackLayer;
 use tower_triage_http::{Deadline, HttpRulesExt, Repeatable, RouteTemplate};
 use tower_triage_reqwest::{Marked, ReqwestReplay, WatchBodyLayer, reqwest};
 use tower_triage_retry::{Attempt, Replay, RetryLayer};
-use tower_triage_test_support::Seen;
+use tower_triage_test_support::{Seen, closed_port};
 use tower_triage_timeout::TimeoutLayer;
 
 fn request(method: Method, address: std::net::SocketAddr) -> Request {
@@ -229,7 +229,7 @@ async fn redirects_without_an_end_are_no_failure_of_time() {
 /// The breaker is the host's, sees attempts, and rejects as an error that is found by type.
 #[tokio::test]
 async fn a_host_that_is_down_is_not_called_any_more() {
-    let down = common::closed_port().await;
+    let down = closed_port();
     let (up, _) = statuses(&[200]).await;
     let classifier = Classifier::new(reqwest());
     let seen = Seen::default();

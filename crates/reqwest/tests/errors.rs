@@ -7,12 +7,13 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use common::{closed_port, read_head, scripted, statuses, write};
+use common::{read_head, scripted, statuses, write};
 use reqwest::Client;
 use tower_triage_core::{
     AnyError, BoxError, Classify, ClassifyError, Disposition, ErrorClass, Failure, Vote,
 };
 use tower_triage_reqwest::{ReqwestErrors, reqwest, reqwest_failure};
+use tower_triage_test_support::closed_port;
 
 /// The verdict, the same through every type that may hold the error.
 fn judge(error: reqwest::Error) -> Failure {
@@ -35,7 +36,7 @@ async fn failure(client: Client, url: &str) -> Failure {
 
 #[tokio::test]
 async fn a_refused_connection_was_not_sent() {
-    let address = closed_port().await;
+    let address = closed_port();
     let failure = failure(Client::new(), &format!("http://{address}/")).await;
     assert_eq!((failure.class, failure.disposition), (ErrorClass::Transient, Disposition::NotSent));
     assert_eq!((failure.vote, failure.reason), (Vote::Failure, "connection_refused"));
@@ -186,7 +187,7 @@ async fn a_refused_stream_was_not_processed() {
 /// A body that is not what it says: a defect, whoever made it.
 #[tokio::test]
 async fn an_explanation_has_no_url() {
-    let address = closed_port().await;
+    let address = closed_port();
     let url = format!("http://{address}/path?token=secret");
     let error = Client::new().get(url).send().await.unwrap_err();
     assert!(error.to_string().contains("secret"), "reqwest's own text has it");

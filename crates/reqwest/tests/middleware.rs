@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::{at_once, closed_port, incident, read_head, refusal, scripted, statuses, write};
+use common::{at_once, incident, read_head, refusal, scripted, statuses, write};
 use http::Extensions;
 use reqwest::{Client, Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Error, Middleware, Next};
@@ -23,7 +23,7 @@ use tower_triage_reqwest::{
     Gone, Marked, MiddlewareLayer, NextService, ReqwestReplay, StackMiddleware, reqwest,
 };
 use tower_triage_retry::{Attempt, RetryLayer, RetryPolicy};
-use tower_triage_test_support::{Seen, Strict};
+use tower_triage_test_support::{Seen, Strict, closed_port};
 use tower_triage_timeout::{TimeoutLayer, TimeoutPolicy};
 
 fn retry() -> RetryLayer<tower_triage_reqwest::ReqwestRules, ReqwestReplay> {
@@ -145,7 +145,7 @@ async fn kf18_marks_are_extensions_of_the_middleware() {
 /// One state for all requests and clones, and rejections that are found by type.
 #[tokio::test]
 async fn kf04_the_breaker_is_shared_and_its_rejection_downcasts() {
-    let address = closed_port().await;
+    let address = closed_port();
     let breaker = CircuitBreakerLayer::new(Classifier::new(reqwest()))
         .policy(BreakerPolicy::new().consecutive_failures(2).build().unwrap());
     let client = client(StackMiddleware::new(breaker));
@@ -161,7 +161,7 @@ async fn kf04_the_breaker_is_shared_and_its_rejection_downcasts() {
 /// The story of an error has no place in it, so it is beside it.
 #[tokio::test]
 async fn the_incident_of_an_error_is_in_the_extensions() {
-    let address = closed_port().await;
+    let address = closed_port();
     let client = client(StackMiddleware::new(retry()));
     let get = client.get(format!("http://{address}/")).build().unwrap();
     let mut extensions = Extensions::new();
@@ -181,16 +181,25 @@ async fn within_time<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it hangs")
 }
 
+/// Lets so much time pass.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 /// A limit in the stack ends an attempt that hangs below it, and drops it: the server answers the
-/// second one only after it has seen the end of the first.
+/// second one only after it has seen the end of the first. It lets the time pass itself.
 #[tokio::test]
 async fn kf30_a_time_limit_in_the_stack_works_and_drops_the_attempt() {
+    const LIMIT: Duration = Duration::from_secs(10);
     let ended = Arc::new(Notify::new());
     let address = scripted(move |mut stream, number| {
         let ended = Arc::clone(&ended);
         async move {
             let _ = read_head(&mut stream).await;
             if number == 1 {
+                pass(LIMIT).await;
                 let _ = read_head(&mut stream).await;
                 ended.notify_one();
             } else {
@@ -200,12 +209,11 @@ async fn kf30_a_time_limit_in_the_stack_works_and_drops_the_attempt() {
         }
     })
     .await;
-    let limit = Duration::from_millis(100);
-    let plan = TimeoutPolicy::new(limit).grace(Duration::ZERO).build().unwrap();
+    let plan = TimeoutPolicy::new(LIMIT).grace(Duration::ZERO).build().unwrap();
     let classifier = Classifier::new(reqwest());
     let stack = ServiceBuilder::new()
         .layer(retry())
-        .layer(TimeoutLayer::new(classifier.clone(), limit).unwrap().policy(plan))
+        .layer(TimeoutLayer::new(classifier.clone(), LIMIT).unwrap().policy(plan))
         .into_inner();
     let client = client(StackMiddleware::new(stack));
     let call = client.get(format!("http://{address}/")).send();
@@ -215,12 +223,15 @@ async fn kf30_a_time_limit_in_the_stack_works_and_drops_the_attempt() {
     // The time left of a deadline is the smaller one; then nothing is repeated.
     let seen = Seen::default();
     classifier.observe(seen.clone());
-    let layer = TimeoutLayer::new(classifier, Duration::from_secs(60)).unwrap();
+    let layer = TimeoutLayer::new(classifier, 3 * LIMIT).unwrap();
     let client = self::client(StackMiddleware::new(layer));
-    let address =
-        scripted(|mut stream, _| async move { while read_head(&mut stream).await.is_ok() {} })
-            .await;
-    let deadline = Deadline(tokio::time::Instant::now() + limit);
+    let address = scripted(|mut stream, _| async move {
+        while read_head(&mut stream).await.is_ok() {
+            pass(LIMIT).await;
+        }
+    })
+    .await;
+    let deadline = Deadline(tokio::time::Instant::now() + LIMIT);
     let get = client.get(format!("http://{address}/")).with_extension(deadline);
     let outcome = within_time(get.send()).await;
     let Error::Middleware(error) = outcome.unwrap_err() else { panic!("not ours") };
@@ -302,7 +313,7 @@ async fn a_stack_may_send_several_at_once() {
 /// A fallback's answer comes without anything below.
 #[tokio::test]
 async fn a_fallback_in_the_middle_of_a_chain() {
-    let address = closed_port().await;
+    let address = closed_port();
     let cached = |_: tower_triage_fallback::Failed<'_, Response, AnyError>| {
         http::Response::new("cached").into()
     };
@@ -375,7 +386,7 @@ async fn errors_pass_a_layer_unchanged() {
             outcome
         }
     }
-    let address = closed_port().await;
+    let address = closed_port();
     let client = Client::new();
     let stack = ServiceBuilder::new()
         .layer(MiddlewareLayer::new(&client).with(Through))
@@ -391,7 +402,7 @@ async fn errors_pass_a_layer_unchanged() {
 /// The stack around a client that has middleware of its own: its errors are judged through.
 #[tokio::test]
 async fn a_stack_around_a_client_with_middleware() {
-    let address = closed_port().await;
+    let address = closed_port();
     let plan = RetryPolicy::default().attempts(2).backoff(&Backoff::immediate()).build().unwrap();
     let stack = ServiceBuilder::new()
         .layer(retry().policy(plan))

@@ -1,6 +1,7 @@
 //! A PostgreSQL server of one's own: in a temporary folder, on a free port, gone with its owner.
 
-use std::fs;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -8,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{fs, iter};
 
 /// Set to anything, tests that need PostgreSQL are left out, and say so.
 pub const SKIP: &str = "TOWER_TRIAGE_SKIP_POSTGRES";
@@ -50,10 +52,18 @@ impl PostgresServer {
             .tempdir()
             .map_err(|error| format!("no temporary folder: {error}"))?;
         programs.give(folder.path())?;
-        let mut server = Self { programs, folder, port: free_port()?, running: None };
+        let mut server = Self { programs, folder, port: 0, running: None };
         server.init(settings)?;
-        server.resume()?;
-        Ok(server)
+        // Who looks for a port at the same time may find the same one: the others find another one.
+        for _ in 0..10 {
+            server.port = free_port()?;
+            server.listen_there()?;
+            match server.resume() {
+                Err(said) if said.contains("Address already in use") => {}
+                done => return done.map(|()| server),
+            }
+        }
+        Err("PostgreSQL finds no port".to_owned())
     }
 
     /// A server that the tests of one process share: started by the first, stopped after the last.
@@ -167,20 +177,22 @@ impl PostgresServer {
         }
         let file = data.join("postgresql.conf");
         let mut text = fs::read_to_string(&file).map_err(|error| error.to_string())?;
-        let port = format!("port={}", self.port);
         let sockets = format!("unix_socket_directories='{}'", self.folder.path().display());
-        let usual = [
-            port.as_str(),
-            &sockets,
-            "listen_addresses='127.0.0.1'",
-            "fsync=off",
-            "restart_after_crash=on",
-        ];
+        let usual =
+            [&*sockets, "listen_addresses='127.0.0.1'", "fsync=off", "restart_after_crash=on"];
         for setting in usual.iter().chain(settings) {
             text.push_str(setting);
             text.push('\n');
         }
         fs::write(&file, text).map_err(|error| error.to_string())
+    }
+
+    /// The last `port` counts.
+    fn listen_there(&self) -> Result<(), String> {
+        let file = self.folder.path().join("data/postgresql.conf");
+        let file = fs::OpenOptions::new().append(true).open(file);
+        let written = file.and_then(|mut file| writeln!(file, "port={}", self.port));
+        written.map_err(|error| error.to_string())
     }
 
     fn control(&self, arguments: &[&str]) -> Result<(), String> {
@@ -286,7 +298,12 @@ fn package_user() -> Option<(u32, u32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
+/// Not of those that the system gives to whoever wants any port: such a one would be somebody's now and
+/// then when the server starts, or starts again.
 fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-    Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
+    const FIRST: u16 = 12_000;
+    const COUNT: u64 = 20_000;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let any = || FIRST + (RandomState::new().hash_one(()) % COUNT) as u16;
+    iter::repeat_with(any).take(1000).find(is_free).ok_or_else(|| "no port is free".to_owned())
 }

@@ -13,6 +13,9 @@ use super::kept::Kept;
 /// Another one finds other moments.
 const SEED: &str = "TOWER_TRIAGE_SEED";
 const KILLS: u32 = 200;
+/// How far the kills hit what they are meant to hit depends on the machine. So many at most, until
+/// enough has happened.
+const MOST_KILLS: u32 = 10 * KILLS;
 
 #[tokio::test]
 async fn kf54_what_was_told_recorded_is_there_after_two_hundred_kills() {
@@ -26,7 +29,9 @@ async fn kf54_what_was_told_recorded_is_there_after_two_hundred_kills() {
     let mut last_told = Vec::new();
     let mut all_told = Vec::new();
 
-    for kill in 0..KILLS {
+    let mut kill = 0;
+    while kill < KILLS || !(told > 1_000 && spilled > 100 && torn > 20 && skipped > 10) {
+        assert!(kill < MOST_KILLS, "too little happened: {told} {spilled} {torn} {skipped}");
         // Now and then records of several pages, so that one may be written in part.
         let bytes = if kill % 10 == 0 { 20_000 } else { random.random_range(0..1_000) };
         let load = Load { tasks: 6, refused: random.random_range(2..8), bytes };
@@ -82,6 +87,7 @@ async fn kf54_what_was_told_recorded_is_there_after_two_hundred_kills() {
         if random.random_ratio(1, 4) && kept.tear() {
             torn += 1;
         }
+        kill += 1;
     }
 
     let load = Load { tasks: 1, refused: 0, bytes: 0 };
@@ -95,10 +101,9 @@ async fn kf54_what_was_told_recorded_is_there_after_two_hundred_kills() {
     }
     let aside = kept.unreadable();
     println!(
-        "{told} told recorded, {} stored; at the kills {spilled} were spilled; {torn} lines torn, \
+        "{told} told recorded, {} stored; at {kill} kills {spilled} were spilled; {torn} lines torn, \
          {skipped} reported, {aside} kept aside",
         kept.stored.len()
     );
-    assert!(told > 1_000 && spilled > 100 && torn > 20 && skipped > 10, "too little happened");
     assert!(aside >= torn, "half-written lines are kept aside");
 }

@@ -12,13 +12,21 @@ use super::world::each;
 #[tokio::test]
 async fn it_looks_again_after_a_second_or_so_if_nothing_changes() {
     each(async |world| {
+        let mut quickest = Duration::MAX;
         for _ in 0..3 {
-            let waited = tokio::time::timeout(5 * SECOND, world.store.changed());
+            let started = Instant::now();
+            // Long for a loaded machine.
+            let waited = tokio::time::timeout(60 * SECOND, world.store.changed());
             waited.await.expect("a poll, in case that a word was lost");
+            quickest = quickest.min(started.elapsed());
         }
+        assert!(quickest < 5 * SECOND, "{quickest:?}");
     })
     .await;
 }
+
+/// Less than it takes to poll: who waits is woken within it, or after a second.
+const WOKEN: Duration = Duration::from_millis(900);
 
 /// Question and answer go back and forth between two handles much faster than they poll.
 #[tokio::test]
@@ -40,8 +48,9 @@ async fn an_answer_from_elsewhere_wakes_the_call_that_waits() {
                 other.change(id(n), Change::Answered { decision, by, why }).await.unwrap();
             }
         });
-        let started = Instant::now();
+        let mut woken = 0;
         for n in 1..=ROUNDS {
+            let started = Instant::now();
             _ = world.store.put(asking(n, 60 * SECOND)).await.unwrap();
             loop {
                 let changed = world.store.changed();
@@ -50,10 +59,11 @@ async fn an_answer_from_elsewhere_wakes_the_call_that_waits() {
                 }
                 changed.await;
             }
+            woken += u32::from(started.elapsed() < WOKEN);
         }
         people.await.unwrap();
-        let took = started.elapsed();
-        assert!(took < ROUNDS / 2 * SECOND, "it polled instead of being woken: {took:?}");
+        // A busy machine may be late now and then.
+        assert!(woken >= ROUNDS / 2, "it polled instead of being woken: {woken} of {ROUNDS}");
     })
     .await;
 }
@@ -64,13 +74,16 @@ async fn a_change_between_look_and_wait_is_not_missed() {
     each(async |world| {
         // Whatever a store sets up when somebody waits for the first time.
         world.store.changed().await;
-        let started = Instant::now();
+        let mut woken = 0;
         for n in 1..=20 {
             let changed = world.store.changed();
             _ = world.store.put(escalation(n)).await.unwrap();
+            // The put may take its time; the wait may not.
+            let stored = Instant::now();
             changed.await;
+            woken += u32::from(stored.elapsed() < WOKEN);
         }
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert!(woken >= 10, "missed all but {woken} of 20");
     })
     .await;
 }

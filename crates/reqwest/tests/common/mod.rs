@@ -113,12 +113,6 @@ where
     address
 }
 
-/// A port where nobody listens.
-pub(crate) async fn closed_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
-
 /// Reads a head of HTTP/1.1; an error if the connection ends before.
 pub(crate) async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
