@@ -47,6 +47,7 @@ where
 {
     type Innermost = S::Innermost;
     type Kept = Kept<S::Kept>;
+    const NAMES_SUCCESSES: bool = S::NAMES_SUCCESSES;
 
     #[inline]
     fn is_ready(&self) -> bool {
@@ -54,17 +55,11 @@ where
     }
 
     #[inline]
-    fn begin(
-        &self,
-        (core, cores): &Self::Cores,
-        request: &mut Req,
-        operation: &Operation,
-        kept: &mut Self::Kept,
-    ) {
+    fn begin(&self, (core, cores): &Self::Cores, request: &mut Req, kept: &mut Self::Kept) {
         let key = || core.classifier.rules().key(&*request);
         (kept.admission, kept.refused) = core.breakers.admit(key);
         if kept.refused.is_none() {
-            self.inner.begin(cores, request, operation, &mut kept.inside);
+            self.inner.begin(cores, request, &mut kept.inside);
         }
     }
 
@@ -94,7 +89,7 @@ where
     fn succeeded(
         (core, cores): &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         outcome: &OutcomeOf<Self, Req>,
     ) -> bool {
         core.breakers.count_plain(&mut kept.admission)

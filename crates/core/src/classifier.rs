@@ -210,6 +210,16 @@ impl<R> Classifier<R> {
         }
     }
 
+    /// Is `outcome` a success?
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn passes<Res, E>(&self, outcome: Result<&Res, &E>) -> bool
+    where
+        R: Classify<Res, E>,
+    {
+        self.shared.rules.classify(outcome).is_success()
+    }
+
     /// What a person should read about a failed outcome: one line of at most 512 bytes.
     #[must_use]
     pub fn explain<Res, E>(&self, outcome: Result<&Res, &E>) -> Detail

@@ -9,13 +9,13 @@ use crate::ending::{Finish, Keep, Kept as _};
 use crate::future::ResponseFuture;
 use crate::layer::Core;
 use crate::service::Escalate;
-use crate::write::Facts;
+use crate::write::{About, Facts};
 
 /// What is kept of a call.
 #[derive(Debug, Default)]
 pub struct Kept<D, K> {
     /// What the record would tell of the request, if a layer inside does not keep that.
-    facts: Option<Facts>,
+    about: Option<About>,
     /// What the ending needs.
     own: D,
     inside: K,
@@ -49,9 +49,9 @@ impl<R, D> Core<R, D> {
         S: Fusible<R, Req>,
         R: Describe<Req>,
     {
-        let read = |request| Facts::read(self.classifier.rules(), *operation, request);
-        let kept = kept.facts.or_else(|| S::request(cores, &kept.inside).map(read));
-        kept.unwrap_or_default()
+        let read = |request| About::read(self.classifier.rules(), request);
+        let about = kept.about.or_else(|| S::request(cores, &kept.inside).map(read));
+        Facts { operation: *operation, about: about.unwrap_or_default() }
     }
 }
 
@@ -64,6 +64,7 @@ where
 {
     type Innermost = S::Innermost;
     type Kept = Kept<D::Kept, S::Kept>;
+    const NAMES_SUCCESSES: bool = S::NAMES_SUCCESSES;
 
     #[inline]
     fn is_ready(&self) -> bool {
@@ -71,17 +72,11 @@ where
     }
 
     #[inline]
-    fn begin(
-        &self,
-        (core, cores): &Self::Cores,
-        request: &mut Req,
-        operation: &Operation,
-        kept: &mut Self::Kept,
-    ) {
+    fn begin(&self, (core, cores): &Self::Cores, request: &mut Req, kept: &mut Self::Kept) {
         kept.own = core.ending.keep(&self.inner, request);
-        self.inner.begin(cores, request, operation, &mut kept.inside);
+        self.inner.begin(cores, request, &mut kept.inside);
         if S::request(cores, &kept.inside).is_none() {
-            kept.facts = Some(Facts::read(core.classifier.rules(), *operation, request));
+            kept.about = Some(About::read(core.classifier.rules(), request));
         }
     }
 
@@ -109,7 +104,7 @@ where
     fn succeeded(
         (_, cores): &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         outcome: &OutcomeOf<Self, Req>,
     ) -> bool {
         S::succeeded(cores, &mut kept.inside, operation, outcome)

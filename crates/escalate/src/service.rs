@@ -65,8 +65,7 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let core = M::hold(&mut self.core);
-        let rules = core.classifier.rules();
-        let facts = Facts::read(rules, rules.operation(&request), &request);
+        let facts = Facts::read(core.classifier.rules(), &request);
         let kept = core.ending.keep(&self.inner, &request);
         match self.held.take() {
             Some(error) => ResponseFuture::failed(error, scope, core, facts, kept),

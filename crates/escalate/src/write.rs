@@ -19,37 +19,36 @@ use crate::timestamp::Timestamp;
 
 /// What the record tells of the request: read in `call`, inline, because the request is gone when
 /// it fails.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) operation: Operation,
+    pub(crate) about: About,
+}
+
+/// All but the operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct About {
     target: Target,
     request_id: Option<Label>,
     trace: Option<TraceParent>,
 }
 
 impl Facts {
-    pub(crate) fn read<Req>(
-        describe: &impl Describe<Req>,
-        operation: Operation,
-        request: &Req,
-    ) -> Self {
-        Self {
-            operation,
-            target: describe.target(request),
-            request_id: describe.request_id(request),
-            trace: describe.trace(request),
-        }
+    pub(crate) fn read<Req>(describe: &impl Describe<Req>, request: &Req) -> Self {
+        let operation = describe.operation(request);
+        Self { operation, about: About::read(describe, request) }
     }
 
     /// What the incident alone knows.
     pub(crate) const fn of(incident: &Incident) -> Self {
-        Self { operation: incident.operation, target: Target::EMPTY, request_id: None, trace: None }
+        let about = About { target: Target::EMPTY, request_id: None, trace: None };
+        Self { operation: incident.operation, about }
     }
 
     /// The record's id, if the request has an id of its own. Who failed and at what is part of it:
     /// a request id is handed on from service to service, and each has its own story to tell.
     pub(crate) fn id(&self, from: &str) -> Option<IncidentId> {
-        let request_id = self.request_id.filter(|id| !id.is_empty())?;
+        let request_id = self.about.request_id.filter(|id| !id.is_empty())?;
         // FNV-1a, 128 bits: stable between runs, and it need not resist an attacker.
         let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
         for part in [from, self.operation.as_str(), request_id.as_str()] {
@@ -58,6 +57,16 @@ impl Facts {
             }
         }
         Some(IncidentId::from_bits(hash))
+    }
+}
+
+impl About {
+    pub(crate) fn read<Req>(describe: &impl Describe<Req>, request: &Req) -> Self {
+        Self {
+            target: describe.target(request),
+            request_id: describe.request_id(request),
+            trace: describe.trace(request),
+        }
     }
 }
 
@@ -86,9 +95,9 @@ pub(crate) fn escalation(from: &str, facts: &Facts, incident: &Incident, told: T
     let cause = said.or_else(noted).unwrap_or_default();
     let cause = clean(&cause);
     let attempts = attempts(own());
-    let (method, target) = match facts.target.as_str().split_once(' ') {
+    let (method, target) = match facts.about.target.as_str().split_once(' ') {
         Some((method, target)) => (Some(method), Some(target)),
-        None => (None, Some(facts.target.as_str())),
+        None => (None, Some(facts.about.target.as_str())),
     };
     let first = match own().find(|step| step.kind.class().is_some()) {
         // What came before the steps that were kept is not known to the millisecond.
@@ -114,9 +123,9 @@ pub(crate) fn escalation(from: &str, facts: &Facts, incident: &Incident, told: T
         impact: impact(own(), &failure, outcome, question.is_some()),
         suggestion: suggestion(failure.class).to_owned(),
         context: Context {
-            trace_id: facts.trace.map(|trace| format!("{:032x}", trace.trace_id)),
-            traceparent: facts.trace,
-            request_id: facts.request_id.map(|id| id.as_str().to_owned()),
+            trace_id: facts.about.trace.map(|trace| format!("{:032x}", trace.trace_id)),
+            traceparent: facts.about.trace,
+            request_id: facts.about.request_id.map(|id| id.as_str().to_owned()),
             ..Context::default()
         },
         first_time: Timestamp::from(incident.started + first),
@@ -348,14 +357,14 @@ mod tests {
 
     #[test]
     fn the_id_depends_on_request_operation_and_who_and_on_nothing_else() {
-        let facts = |operation: &str, id: &str| Facts {
-            operation: Operation::new(operation),
-            target: Target::new("GET a/b"),
-            request_id: Some(Label::new(id)),
-            trace: None,
+        let at = |target: &str, operation: &str, id: &str| {
+            let target = Target::new(target);
+            let about = About { target, request_id: Some(Label::new(id)), trace: None };
+            Facts { operation: Operation::new(operation), about }
         };
+        let facts = |operation: &str, id: &str| at("GET a/b", operation, id);
         let id = facts("op", "r-1").id("shop");
-        assert_eq!(id, Facts { target: Target::EMPTY, ..facts("op", "r-1") }.id("shop"));
+        assert_eq!(id, at("", "op", "r-1").id("shop"));
         for other in [
             facts("op", "r-2").id("shop"),
             facts("op2", "r-1").id("shop"),

@@ -74,6 +74,9 @@ pub trait Step<S: Service<Req>, Req, K: Keep<S, Req>> {
         failed: Failed<'_, S::Response, S::Error>,
     ) -> Result<Self::Future, &'static str>;
 
+    /// Does it [`learn`](Self::learn)?
+    const LEARNS: bool = false;
+
     /// Sees a successful primary response. Only the last good answer has a use for it.
     fn learn(&self, _call: &Call<'_, S, Req, K>, _response: &S::Response) {}
 }
@@ -96,6 +99,9 @@ pub trait Steps<S: Service<Req>, Req, K: Keep<S, Req>>: Depth {
         call: &Call<'_, S, Req, K>,
         failed: Failed<'_, S::Response, S::Error>,
     ) -> Result<Self::Future, &'static str>;
+
+    /// Does a step learn from successful responses?
+    const LEARNS: bool;
 
     /// Shows a successful primary response to every step.
     fn learn(&self, call: &Call<'_, S, Req, K>, response: &S::Response);
@@ -190,6 +196,7 @@ where
     K: Keep<S, Req>,
 {
     type Future = Never<S::Response, S::Error>;
+    const LEARNS: bool = false;
 
     fn about(&self, _index: usize) -> Option<About> {
         None
@@ -236,6 +243,7 @@ where
     K: Keep<S, Req>,
 {
     type Future = ChainFuture<T::Future, X::Future>;
+    const LEARNS: bool = T::LEARNS || X::LEARNS;
 
     fn about(&self, index: usize) -> Option<About> {
         match index.cmp(&T::STEPS) {

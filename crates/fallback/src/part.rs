@@ -38,6 +38,7 @@ where
 {
     type Innermost = S::Innermost;
     type Kept = (K::Kept, S::Kept);
+    const NAMES_SUCCESSES: bool = T::LEARNS || S::NAMES_SUCCESSES;
 
     #[inline]
     fn is_ready(&self) -> bool {
@@ -49,11 +50,10 @@ where
         &self,
         (core, cores): &Self::Cores,
         request: &mut Req,
-        operation: &Operation,
         (kept, inside): &mut Self::Kept,
     ) {
         *kept = core.keep.copy(&self.inner, request);
-        self.inner.begin(cores, request, operation, inside);
+        self.inner.begin(cores, request, inside);
     }
 
     #[inline]
@@ -80,13 +80,15 @@ where
     fn succeeded(
         (core, cores): &Self::Cores,
         (kept, inside): &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         outcome: &OutcomeOf<Self, Req>,
     ) -> bool {
         if !S::succeeded(cores, inside, operation, outcome) {
             return false;
         }
-        core.succeeded(&Call { operation, keep: &core.keep, kept }, outcome);
+        if let Some(operation) = operation.filter(|_| T::LEARNS) {
+            core.succeeded(&Call { operation, keep: &core.keep, kept }, outcome);
+        }
         true
     }
 

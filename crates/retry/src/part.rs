@@ -39,6 +39,7 @@ where
 {
     type Innermost = S::Innermost;
     type Kept = (Begun<P::Kept>, S::Kept);
+    const NAMES_SUCCESSES: bool = S::NAMES_SUCCESSES;
 
     #[inline]
     fn is_ready(&self) -> bool {
@@ -50,12 +51,11 @@ where
         &self,
         (stock, cores): &Self::Cores,
         request: &mut Req,
-        operation: &Operation,
         (begun, inside): &mut Self::Kept,
     ) {
         stock.core.begin(request, begun);
         let _entered = begun.span.enter();
-        self.inner.begin(cores, request, operation, inside);
+        self.inner.begin(cores, request, inside);
     }
 
     #[inline]
@@ -88,7 +88,7 @@ where
     fn succeeded(
         (stock, cores): &Self::Cores,
         (begun, inside): &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         outcome: &OutcomeOf<Self, Req>,
     ) -> bool {
         if !S::succeeded(cores, inside, operation, outcome) {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,7 +9,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::classify::Classify;
-use crate::fuse::{Fusible, OutcomeOf, Shared};
+use crate::describe::Describe;
+use crate::fuse::{Fusible, Shared};
 use crate::incident::{self, Scope};
 use crate::label::Operation;
 use crate::share::{Counted, Sharing};
@@ -27,12 +27,14 @@ pin_project! {
     pub struct ResponseFuture<L, R, Req, M = Counted>
     where
         L: Fusible<R, Req>,
+        R: Describe<Req>,
         M: Sharing<Shared<R, L::Cores>>,
     {
         #[pin]
         pub(super) state: State<<L::Innermost as Service<Req>>::Future, L::Future>,
         pub(super) shared: M::Held,
-        pub(super) operation: Operation,
+        // If no layer keeps the request, to be named when there is something to tell.
+        pub(super) operation: Option<Operation>,
         pub(super) kept: L::Kept,
         pub(super) scope: Scope,
     }
@@ -40,14 +42,15 @@ pin_project! {
     impl<L, R, Req, M> PinnedDrop for ResponseFuture<L, R, Req, M>
     where
         L: Fusible<R, Req>,
+        R: Describe<Req>,
         M: Sharing<Shared<R, L::Cores>>,
     {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if matches!(*this.state, State::Begun | State::Fused { .. }) {
-                let cores = &this.shared.cores;
+                let operation = this.shared.operation::<L, Req>(this.kept, this.operation.as_ref());
                 let end = || this.state.set(State::Done);
-                L::dropped(cores, this.kept, this.operation, this.scope, end);
+                L::dropped(&this.shared.cores, this.kept, &operation, this.scope, end);
             }
         }
     }
@@ -68,18 +71,19 @@ pin_project! {
 impl<L, R, Req, M> ResponseFuture<L, R, Req, M>
 where
     L: Fusible<R, Req>,
+    R: Describe<Req>,
     M: Sharing<Shared<R, L::Cores>>,
 {
     /// A call that begins.
     #[inline]
-    pub(super) fn new(shared: M::Held, operation: Operation, scope: Scope) -> Self {
-        Self { state: State::Begun, shared, operation, kept: L::Kept::default(), scope }
+    pub(super) fn new(shared: M::Held, scope: Scope) -> Self {
+        Self { state: State::Begun, shared, operation: None, kept: L::Kept::default(), scope }
     }
 
     /// A call that the layers make.
     #[cold]
     pub(super) fn layered(shared: M::Held, future: L::Future) -> Self {
-        let mut call = Self::new(shared, Operation::EMPTY, Scope::member());
+        let mut call = Self::new(shared, Scope::member());
         call.state = State::Layered { future: Box::pin(future) };
         call
     }
@@ -88,33 +92,15 @@ where
     #[cold]
     pub(super) fn not_admitted(&mut self) {
         let Self { shared, operation, kept, scope, .. } = self;
-        self.state = go_on::<L, R, Req>(&shared.cores, kept, operation, scope, None);
+        let layers = shared.go_on::<L, Req>(kept, operation.as_ref(), scope, None);
+        self.state = State::Layered { future: layers };
     }
-}
-
-type StateOf<L, R, Req> =
-    State<<<L as Fusible<R, Req>>::Innermost as Service<Req>>::Future, <L as Service<Req>>::Future>;
-
-/// The layers go on, with what the innermost service gave, if it was called.
-#[cold]
-fn go_on<L, R, Req>(
-    cores: &L::Cores,
-    kept: &mut L::Kept,
-    operation: &Operation,
-    scope: &mut Scope,
-    outcome: Option<OutcomeOf<L, Req>>,
-) -> StateOf<L, R, Req>
-where
-    L: Fusible<R, Req>,
-{
-    let (kept, scope) = (mem::take(kept), mem::replace(scope, Scope::member()));
-    State::Layered { future: Box::pin(L::go_on(cores, kept, operation, scope, outcome)) }
 }
 
 impl<L, R, Req, M> Future for ResponseFuture<L, R, Req, M>
 where
     L: Fusible<R, Req>,
-    R: Classify<L::Response, L::Error>,
+    R: Classify<L::Response, L::Error> + Describe<Req>,
     M: Sharing<Shared<R, L::Cores>>,
 {
     type Output = Result<L::Response, L::Error>;
@@ -130,25 +116,20 @@ where
             let mut polled = future.poll(cx);
             drop(span);
             let Poll::Ready(outcome) = &mut polled else { return Poll::Pending };
-            let Shared { classifier, cores, .. } = &**this.shared;
-            let verdict = classifier.judge(this.operation, outcome.as_ref());
-            if verdict.is_success()
+            let shared: &Shared<R, L::Cores> = this.shared;
+            let named = this.operation.as_ref();
+            if shared.classifier.passes(outcome.as_ref())
                 && !incident::has_begun()
-                && L::succeeded(cores, this.kept, this.operation, outcome)
+                && L::succeeded(&shared.cores, this.kept, named, outcome)
             {
                 this.state.set(State::Done);
-                classifier.finish(entered, true, outcome);
+                shared.classifier.finish(entered, true, outcome);
                 return polled;
             }
             drop(entered);
             let outcome = Some(ready!(polled));
-            this.state.set(go_on::<L, R, Req>(
-                cores,
-                this.kept,
-                this.operation,
-                this.scope,
-                outcome,
-            ));
+            let layers = shared.go_on::<L, Req>(this.kept, named, this.scope, outcome);
+            this.state.set(State::Layered { future: layers });
         }
         poll_layers(this.state, cx)
     }
@@ -174,6 +155,7 @@ fn poll_layers<F, G: Future>(
 impl<L, R, Req, M> fmt::Debug for ResponseFuture<L, R, Req, M>
 where
     L: Fusible<R, Req>,
+    R: Describe<Req>,
     M: Sharing<Shared<R, L::Cores>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -81,6 +81,7 @@ impl<S, R> Part<R> for Innermost<S> {
 impl<S: Service<Req>, R, Req> Fusible<R, Req> for Innermost<S> {
     type Innermost = S;
     type Kept = ();
+    const NAMES_SUCCESSES: bool = false;
 
     #[inline]
     fn is_ready(&self) -> bool {
@@ -88,7 +89,7 @@ impl<S: Service<Req>, R, Req> Fusible<R, Req> for Innermost<S> {
     }
 
     #[inline]
-    fn begin(&self, (): &(), _request: &mut Req, _operation: &Operation, (): &mut ()) {}
+    fn begin(&self, (): &(), _request: &mut Req, (): &mut ()) {}
 
     #[inline]
     fn request<'a>((): &'a (), (): &'a ()) -> Option<&'a Req> {
@@ -111,7 +112,12 @@ impl<S: Service<Req>, R, Req> Fusible<R, Req> for Innermost<S> {
     }
 
     #[inline]
-    fn succeeded((): &(), (): &mut (), _: &Operation, _: &OutcomeOf<Self, Req>) -> bool {
+    fn succeeded(
+        (): &(),
+        (): &mut (),
+        _operation: Option<&Operation>,
+        _outcome: &OutcomeOf<Self, Req>,
+    ) -> bool {
         true
     }
 

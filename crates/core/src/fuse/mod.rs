@@ -15,11 +15,13 @@ mod innermost;
 mod layer;
 mod part;
 mod service;
+mod shared;
 
 pub use self::{
     future::ResponseFuture,
     innermost::{Innermost, InnermostFuture},
     layer::FuseLayer,
     part::{Fusible, OutcomeOf, Part},
-    service::{Fused, Shared},
+    service::Fused,
+    shared::Shared,
 };

@@ -35,18 +35,16 @@ pub trait Fusible<R, Req>: Part<R> + Service<Req> {
     /// What the layers keep for one call. By default nothing: before it begins, and when it is taken.
     type Kept: Default;
 
+    /// Does a layer need the operation of a call that succeeded? Else it may be read from the request
+    /// that a layer keeps, when there is something to tell.
+    const NAMES_SUCCESSES: bool;
+
     /// Would a call go through to the innermost service, as far as readiness tells?
     fn is_ready(&self) -> bool;
 
     /// A call begins, with `request`: what its `Service::call` does before it calls what is inside.
     /// Keeps in place, because moving it costs more than anything else here.
-    fn begin(
-        &self,
-        cores: &Self::Cores,
-        request: &mut Req,
-        operation: &Operation,
-        kept: &mut Self::Kept,
-    );
+    fn begin(&self, cores: &Self::Cores, request: &mut Req, kept: &mut Self::Kept);
 
     /// The request, if a layer keeps it anyway: then what is to be told of it need not be read until
     /// there is something to tell.
@@ -63,10 +61,11 @@ pub trait Fusible<R, Req>: Part<R> + Service<Req> {
 
     /// The call succeeded, and met nothing on its way. `false` if the layers have to see for
     /// themselves; what a layer has settled until then it does not settle again.
+    /// `operation` is there if a layer [needs](Self::NAMES_SUCCESSES) it.
     fn succeeded(
         cores: &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         outcome: &OutcomeOf<Self, Req>,
     ) -> bool;
 

@@ -9,7 +9,7 @@ use crate::classifier::Classifier;
 use crate::classify::Classify;
 use crate::describe::Describe;
 use crate::fuse::future::State;
-use crate::fuse::{Fusible, Part, ResponseFuture};
+use crate::fuse::{Fusible, Part, ResponseFuture, Shared};
 use crate::incident::scope::{Calling, Scope, calling};
 use crate::share::{Counted, Sharing};
 
@@ -20,18 +20,10 @@ pub struct Fused<L: Part<R>, R, M: Sharing<Shared<R, L::Cores>> = Counted> {
     shared: M::Handle,
 }
 
-/// What the calls of one fused stack share. Opaque: it is named in the types of service and future.
-pub struct Shared<R, C> {
-    pub(super) classifier: Classifier<R>,
-    pub(super) cores: C,
-    /// Do all layers judge by the classifier?
-    agree: bool,
-}
-
 impl<L: Part<R>, R, M: Sharing<Shared<R, L::Cores>>> Fused<L, R, M> {
     pub(super) fn new(layers: L, classifier: Classifier<R>) -> Self {
-        let (cores, agree) = (layers.cores(), layers.judges_by(&classifier));
-        Self { layers, shared: M::share(Shared { classifier, cores, agree }) }
+        let shared = M::share(Shared::new(&layers, classifier));
+        Self { layers, shared }
     }
 }
 
@@ -76,10 +68,12 @@ impl<L: Part<R>, R, M: Sharing<Shared<R, L::Cores>>> Fused<L, R, M> {
         L: Fusible<R, Req>,
         R: Describe<Req>,
     {
-        let operation = shared.classifier.rules().operation(&request);
         // Made where it stays: the only thing that is returned.
-        let mut call = ResponseFuture::<L, R, Req, M>::new(shared, operation, scope);
-        self.layers.begin(&call.shared.cores, &mut request, &call.operation, &mut call.kept);
+        let mut call = ResponseFuture::<L, R, Req, M>::new(shared, scope);
+        self.layers.begin(&call.shared.cores, &mut request, &mut call.kept);
+        if L::NAMES_SUCCESSES || L::request(&call.shared.cores, &call.kept).is_none() {
+            call.operation = Some(call.shared.classifier.rules().operation(&request));
+        }
         if L::is_admitted(&call.kept) {
             let _span = L::span(&call.kept);
             let _calling = Calling::begin();
@@ -100,6 +94,7 @@ impl<L: Part<R>, R, M: Sharing<Shared<R, L::Cores>>> Fused<L, R, M> {
     ) -> ResponseFuture<L, R, Req, M>
     where
         L: Fusible<R, Req>,
+        R: Describe<Req>,
     {
         let future = match scope.is_owner() {
             true => self.layers.call(request),
@@ -118,11 +113,5 @@ impl<L: Part<R> + Clone, R, M: Sharing<Shared<R, L::Cores>>> Clone for Fused<L, 
 impl<L: Part<R> + fmt::Debug, R, M: Sharing<Shared<R, L::Cores>>> fmt::Debug for Fused<L, R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fused").field("layers", &self.layers).finish_non_exhaustive()
-    }
-}
-
-impl<R, C> fmt::Debug for Shared<R, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("agree", &self.agree).finish_non_exhaustive()
     }
 }
