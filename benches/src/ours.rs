@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tower::ServiceBuilder;
+use tower_layer::Layer;
 use tower_service::Service;
 use tower_triage_circuit_breaker::{BreakerPlan, BreakerPolicy, CircuitBreakerLayer};
 use tower_triage_core::{
-    AnyOk, Backoff, CircuitOpen, Classifier, Clock, ErrorClass, Failure, Halves, OwnError,
-    ToFailure,
+    AnyOk, Backoff, CircuitOpen, Classifier, Clock, ErrorClass, Failure, FuseLayer, Halves,
+    OwnError, ToFailure,
 };
 use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure, LogSink, Receiver, Route, Routes};
 use tower_triage_fallback::chain::{End, Then};
@@ -145,15 +146,35 @@ fn coarse_four() -> impl Stack {
         .service(Work(Script::Succeeds))
 }
 
-/// One counts, three are leaked: what one handle for all four could save at most.
-fn four_with_one_count(window: Window) -> impl Stack {
+/// All four as one.
+#[must_use]
+pub fn four_fused(window: Window) -> impl Stack {
     let c = &classifier();
-    ServiceBuilder::new()
+    let layers = ServiceBuilder::new()
         .layer(escalate(c))
+        .layer(fallback(c))
+        .layer(retry(c))
+        .layer(breaker(c, window.policy()));
+    FuseLayer::new(c.clone(), layers.into_inner()).layer(Work(Script::Succeeds))
+}
+
+/// The same, leaked.
+fn four_fused_leaked(window: Window) -> impl Stack {
+    let c = &classifier();
+    let layers = ServiceBuilder::new()
+        .layer(escalate(c).leak())
         .layer(fallback(c).leak())
         .layer(retry(c).leak())
-        .layer(breaker(c, window.policy()).leak())
-        .service(Work(Script::Succeeds))
+        .layer(breaker(c, window.policy()).leak());
+    FuseLayer::new(c.clone(), layers.into_inner()).leak().layer(Work(Script::Succeeds))
+}
+
+/// The three layers that peers have too, as one.
+fn three_fused(window: Window) -> impl Stack {
+    let c = &classifier();
+    let layers =
+        ServiceBuilder::new().layer(fallback(c)).layer(retry(c)).layer(breaker(c, window.policy()));
+    FuseLayer::new(c.clone(), layers.into_inner()).layer(Work(Script::Succeeds))
 }
 
 /// The three layers that peers have too, leaked.
@@ -186,6 +207,17 @@ fn failing_four(script: Script) -> impl Stack {
         .layer(eager_retry(c))
         .layer(breaker(c, Window::Count(100).patient_policy()))
         .service(Work(script))
+}
+
+/// The same as one: a call that fails is the layers' from then on.
+fn failing_four_fused(script: Script) -> impl Stack {
+    let c = &classifier();
+    let layers = ServiceBuilder::new()
+        .layer(escalate(c))
+        .layer(fallback(c))
+        .layer(eager_retry(c))
+        .layer(breaker(c, Window::Count(100).patient_policy()));
+    FuseLayer::new(c.clone(), layers.into_inner()).layer(Work(script))
 }
 
 /// The three layers that peers have too, over work that fails.
@@ -244,15 +276,23 @@ pub fn cases() -> Vec<Case> {
         answered(NOTHING_FAILS, "ours, four, count window, leaked", || {
             four_leaked(Window::Count(100))
         }),
-        answered(NOTHING_FAILS, "ours, four, count window, one count", || {
-            four_with_one_count(Window::Count(100))
-        })
-        .one_thread(),
+        answered(NOTHING_FAILS, "ours, three, count window, fused", || {
+            three_fused(Window::Count(100))
+        }),
+        answered(NOTHING_FAILS, "ours, four, time window, fused", || four_fused(Window::Time)),
+        answered(NOTHING_FAILS, "ours, four, count window, fused", || {
+            four_fused(Window::Count(100))
+        }),
+        answered(NOTHING_FAILS, "ours, four, count window, fused, leaked", || {
+            four_fused_leaked(Window::Count(100))
+        }),
     ]);
     let first_fails = Script::EverySecondFails;
     for (group, script) in [(FIRST_FAILS, first_fails), (FALLBACK, Script::Refuses)] {
         cases.push(answered(group, "ours, three", move || failing_three(script)).one_thread());
         cases.push(answered(group, "ours, four", move || failing_four(script)).one_thread());
+        let fused = move || failing_four_fused(script);
+        cases.push(answered(group, "ours, four, fused", fused).one_thread());
     }
     for (who, clock) in [
         ("ours, breaker", Clock::new as fn() -> Clock),
@@ -265,6 +305,7 @@ pub fn cases() -> Vec<Case> {
         let script = Script::ShareFails(share);
         cases.push(answered(group, "ours, three", move || failing_three(script)));
         cases.push(answered(group, "ours, four", move || failing_four(script)));
+        cases.push(answered(group, "ours, four, fused", move || failing_four_fused(script)));
     }
     cases
 }

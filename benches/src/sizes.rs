@@ -2,16 +2,13 @@
 
 use std::task::{Context, Poll, Waker};
 
-use tower::ServiceBuilder;
+use tower_layer::{Identity, Layer};
 use tower_service::Service;
-use tower_triage_circuit_breaker::CircuitBreakerLayer;
 use tower_triage_core::Classifier;
-use tower_triage_escalate::{Desk, EscalateLayer};
-use tower_triage_fallback::FallbackLayer;
-use tower_triage_http::{HttpReplay, http as rules};
-use tower_triage_retry::RetryLayer;
+use tower_triage_http::http as rules;
 
-use crate::http::{Body, CLASSES, ReadyHttp, request, response};
+use crate::http::layers::four;
+use crate::http::{Body, ReadyHttp, request, response};
 use crate::ours::{self, Window};
 use crate::peers;
 
@@ -56,6 +53,7 @@ pub fn ours_over_u64() -> Vec<Size> {
     vec![
         Size::of_call("ours, three, u64", &mut ours::three(Window::Count(100)), 0),
         Size::of_call("ours, four, u64", &mut ours::four(Window::Count(100)), 0),
+        Size::of_call("ours, four, fused, u64", &mut ours::four_fused(Window::Count(100)), 0),
     ]
 }
 
@@ -63,20 +61,14 @@ pub fn ours_over_u64() -> Vec<Size> {
 #[must_use]
 pub fn ours_over_http() -> Vec<Size> {
     let c = &Classifier::new(rules());
-    let fallback = || FallbackLayer::new(c.clone()).or_value(CLASSES, |_| response());
-    let retry = || RetryLayer::new(c.clone()).replay(HttpReplay::new());
-    let breaker = || CircuitBreakerLayer::new(c.clone());
-    let mut three =
-        ServiceBuilder::new().layer(fallback()).layer(retry()).layer(breaker()).service(ReadyHttp);
-    let mut four = ServiceBuilder::new()
-        .layer(EscalateLayer::new(c.clone(), Desk::log()))
-        .layer(fallback())
-        .layer(retry())
-        .layer(breaker())
-        .service(ReadyHttp);
+    let layers = four(c, |_| response());
+    let mut four = layers.layer(ReadyHttp);
+    let mut fused = layers.clone().fused(c.clone()).layer(ReadyHttp);
+    let mut three = layers.escalate(|_| Identity::new()).layer(ReadyHttp);
     vec![
         Size::of_call("ours, three, HTTP", &mut three, request()),
         Size::of_call("ours, four, HTTP", &mut four, request()),
+        Size::of_call("ours, four, fused, HTTP", &mut fused, request()),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! End to end: clients and a hyper server on loopback, without and with layers, in turns: a hyper
-//! client with our four, a reqwest client with a retry, a peer's and ours. `http [seconds]` takes about so many seconds, 45 if not told.
+//! client with our four, one by one and fused, a reqwest client with a retry, a peer's and ours. `http [seconds]`
+//! takes about so many seconds, 60 if not told.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -18,9 +19,11 @@ const CASES: [(Protocol, usize); 4] =
 const LEAKED: usize = 64;
 /// Connections of the reqwest clients, which speak HTTP/1.1.
 const REQWEST: usize = 64;
+/// Each case with the layers one by one and fused, two protocols leaked likewise, two of reqwest.
+const ROWS: u32 = 2 * CASES.len() as u32 + 6;
 /// Pairs of runs of each case.
 const PAIRS: u32 = 15;
-const DEFAULT_SECONDS: u32 = 45;
+const DEFAULT_SECONDS: u32 = 60;
 
 /// One run without and one with the layers, right after each other.
 struct Pair {
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean nothing (use --release)");
     }
-    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * (CASES.len() as u32 + 4));
+    let each = Duration::from_secs(seconds.into()) / (2 * PAIRS * ROWS);
     let address = match server::start() {
         Ok(address) => address,
         Err(error) => {
@@ -60,18 +63,24 @@ fn main() -> ExitCode {
     for (protocol, connections) in CASES {
         let stack = Stack::new(Clock::new());
         let without = || Hyper(bare(protocol));
-        let with = || Hyper(stack.around(bare(protocol)));
-        let pairs = runtime.block_on(compare(connections, without, with, address, each));
-        let name = name(protocol);
-        print_row(&format!("hyper, our four layers, {name}, {connections}"), &pairs);
+        let name = format!("{}, {connections}", name(protocol));
+        let layers = || Hyper(stack.around(bare(protocol)));
+        let pairs = runtime.block_on(compare(connections, without, layers, address, each));
+        print_row(&format!("hyper, our four layers, {name}"), &pairs);
+        let fused = || Hyper(stack.fused_around(bare(protocol)));
+        let pairs = runtime.block_on(compare(connections, without, fused, address, each));
+        print_row(&format!("hyper, our four, fused, {name}"), &pairs);
     }
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let stack = Stack::new(Clock::coarse());
         let without = || Hyper(bare(protocol));
-        let with = || Hyper(stack.leaked_around(bare(protocol)));
-        let pairs = runtime.block_on(compare(LEAKED, without, with, address, each));
-        let name = name(protocol);
-        print_row(&format!("hyper, our four, leaked, coarse clock, {name}, {LEAKED}"), &pairs);
+        let name = format!("{}, {LEAKED}", name(protocol));
+        let layers = || Hyper(stack.leaked_around(bare(protocol)));
+        let pairs = runtime.block_on(compare(LEAKED, without, layers, address, each));
+        print_row(&format!("hyper, our four, leaked, coarse clock, {name}"), &pairs);
+        let fused = || Hyper(stack.fused_leaked_around(bare(protocol)));
+        let pairs = runtime.block_on(compare(LEAKED, without, fused, address, each));
+        print_row(&format!("hyper, our four, fused, leaked, coarse clock, {name}"), &pairs);
     }
     let retry = reqwest::retry();
     let ours = || reqwest::ours(&retry);

@@ -4,14 +4,11 @@
 use ::http::header::{ACCEPT, USER_AGENT};
 use tower::ServiceBuilder;
 use tower_layer::Layer;
-use tower_triage_circuit_breaker::CircuitBreakerLayer;
 use tower_triage_core::Classifier;
-use tower_triage_escalate::{Desk, EscalateLayer};
-use tower_triage_fallback::FallbackLayer;
-use tower_triage_http::{HttpReplay, http};
-use tower_triage_retry::RetryLayer;
+use tower_triage_http::http;
 
-use super::{Body, CLASSES, ReadyHttp, Request, response};
+use super::layers::four;
+use super::{Body, ReadyHttp, Request, response};
 use crate::case::{Case, Expect};
 
 /// The group of these cases.
@@ -30,18 +27,15 @@ fn get() -> Request {
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let bare = || over_http(tower_layer::Identity::new());
-    let four = || {
+    let one_by_one = || over_http(four(&Classifier::new(http()), |_| response()));
+    let fused = || {
         let c = Classifier::new(http());
-        let layers = ServiceBuilder::new()
-            .layer(EscalateLayer::new(c.clone(), Desk::log()))
-            .layer(FallbackLayer::new(c.clone()).or_value(CLASSES, |_| response()))
-            .layer(RetryLayer::new(c.clone()).replay(HttpReplay::new()))
-            .layer(CircuitBreakerLayer::new(c));
-        over_http(layers)
+        over_http(four(&c, |_| response()).fused(c))
     };
     vec![
         Case::tower(HTTP, "no layer", Expect::Answer, bare).one_thread(),
-        Case::tower(HTTP, "ours, four, time window", Expect::Answer, four).one_thread(),
+        Case::tower(HTTP, "ours, four, time window", Expect::Answer, one_by_one).one_thread(),
+        Case::tower(HTTP, "ours, four, time window, fused", Expect::Answer, fused).one_thread(),
     ]
 }
 

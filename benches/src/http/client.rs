@@ -11,15 +11,14 @@ use hyper_util::rt::TokioExecutor;
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_triage_circuit_breaker::{CircuitBreakerLayer, KeyedSettings};
+use tower_triage::Triage;
+use tower_triage_circuit_breaker::KeyedSettings;
 use tower_triage_core::{AnyError, Classifier, Clock};
-use tower_triage_escalate::{Desk, EscalateLayer, KeepFailure};
-use tower_triage_fallback::FallbackLayer;
-use tower_triage_http::{HttpReplay, HttpRules, http};
-use tower_triage_retry::RetryLayer;
+use tower_triage_http::{HttpRules, http};
 
+use super::layers::{Four, four};
 use super::load::Get;
-use super::{Body, CLASSES, Request};
+use super::{Body, Request};
 
 /// The protocol that clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +75,7 @@ pub fn bare(protocol: Protocol) -> impl Calls {
 #[derive(Debug)]
 pub struct Stack {
     classifier: Classifier<HttpRules>,
-    escalate: EscalateLayer<HttpRules, KeepFailure, AnyError>,
-    breaker: CircuitBreakerLayer<HttpRules>,
-    retry: RetryLayer<HttpRules, HttpReplay>,
+    layers: Four<Answer, AnyError>,
 }
 
 impl Stack {
@@ -86,29 +83,30 @@ impl Stack {
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         let classifier = Classifier::new(http());
-        let breaker = CircuitBreakerLayer::new(classifier.clone()).clock(clock);
-        Self {
-            escalate: EscalateLayer::new(classifier.clone(), Desk::log()),
-            breaker: breaker.keyed(KeyedSettings::default()),
-            retry: RetryLayer::new(classifier.clone()).replay(HttpReplay::new()),
-            classifier,
-        }
+        let layers = four(&classifier, |_| ::http::Response::new(Either::Right(Body::default())));
+        let layers = layers.breaker(|breaker| breaker.clock(clock).keyed(KeyedSettings::default()));
+        Self { classifier, layers }
     }
 
     /// The layers around `client`.
     pub fn around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
-        let fallback = FallbackLayer::new(self.classifier.clone())
-            .or_value(CLASSES, |_| ::http::Response::new(Either::Right(Body::default())));
-        let service = self.retry.layer(self.breaker.layer(client));
-        self.escalate.layer(fallback.layer(service))
+        self.layers.layer(client)
     }
 
     /// The same, leaked, as a client that is built once may have them.
     pub fn leaked_around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
-        let fallback = FallbackLayer::new(self.classifier.clone())
-            .or_value(CLASSES, |_| ::http::Response::new(Either::Right(Body::default())));
-        let breaker = self.breaker.clone().leak();
-        let service = self.retry.clone().leak().layer(breaker.layer(client));
-        self.escalate.clone().leak().layer(fallback.leak().layer(service))
+        let Triage { escalate, fallback, retry, breaker } = self.layers.clone();
+        let service = retry.leak().layer(breaker.leak().layer(client));
+        escalate.leak().layer(fallback.leak().layer(service))
+    }
+
+    /// The layers as one around `client`.
+    pub fn fused_around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
+        self.layers.clone().fused(self.classifier.clone()).layer(client)
+    }
+
+    /// The same, leaked.
+    pub fn fused_leaked_around<C: Calls>(&self, client: C) -> impl Calls + use<C> {
+        self.layers.clone().fused(self.classifier.clone()).leak().layer(client)
     }
 }

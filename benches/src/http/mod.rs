@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod client;
+pub mod layers;
 pub mod load;
 pub mod reqwest;
 pub mod server;
@@ -22,9 +23,6 @@ pub type Body = Full<Bytes>;
 pub type Request = ::http::Request<Body>;
 /// An answer.
 pub type Response = ::http::Response<Body>;
-
-/// What the fallback of an HTTP stack answers here.
-pub const CLASSES: [ErrorClass; 2] = [ErrorClass::Transient, ErrorClass::Rejected];
 
 /// A small request.
 #[must_use]

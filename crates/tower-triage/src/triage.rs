@@ -1,6 +1,7 @@
 //! Four slots, one layer.
 
 use tower_layer::{Identity, Layer};
+use tower_triage_core::{Classifier, FuseLayer};
 
 /// The four layers in their usual order as one [`Layer`]: escalate over fallback over retry over
 /// breaker. Made by [`preset`](crate::preset), adjusted slot by slot.
@@ -63,6 +64,25 @@ impl<E, F, Y, B> Triage<E, F, Y, B> {
     pub fn breaker<B2>(self, change: impl FnOnce(B) -> B2) -> Triage<E, F, Y, B2> {
         let Self { escalate, fallback, retry, breaker } = self;
         Triage { escalate, fallback, retry, breaker: change(breaker) }
+    }
+
+    /// Runs the slots as one, which behaves the same and costs a call about half
+    /// ([`fuse`](tower_triage_core::fuse)). They judge by `classifier`; call it last.
+    ///
+    /// ```
+    /// # #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))] {
+    /// use tower::{ServiceBuilder, service_fn};
+    /// use tower_triage::{AnyError, AnyOk, Chain, Classifier, Desk, Halves, preset};
+    ///
+    /// let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    /// let layer = preset::service(classifier.clone(), Desk::log()).fused(classifier);
+    /// let stack = ServiceBuilder::new()
+    ///     .layer(layer)
+    ///     .service(service_fn(async |n: u32| Ok::<u32, AnyError>(n)));
+    /// # tower_triage::serving::<u32, _>(stack); }
+    /// ```
+    pub const fn fused<R>(self, classifier: Classifier<R>) -> FuseLayer<Self, R> {
+        FuseLayer::new(classifier, self)
     }
 }
 
