@@ -34,6 +34,7 @@ pub(crate) struct About {
 }
 
 impl Facts {
+    #[inline]
     pub(crate) fn read<Req>(describe: &impl Describe<Req>, request: &Req) -> Self {
         let operation = describe.operation(request);
         Self { operation, about: About::read(describe, request) }
@@ -61,6 +62,7 @@ impl Facts {
 }
 
 impl About {
+    #[inline]
     pub(crate) fn read<Req>(describe: &impl Describe<Req>, request: &Req) -> Self {
         Self {
             target: describe.target(request),

@@ -5,6 +5,7 @@ use tower_triage_core::Describe;
 
 use crate::budget::Spending;
 use crate::layer::Core;
+use crate::policy::RetryPlan;
 use crate::replay::Replay;
 use crate::request_policy::RequestPolicy;
 use crate::span::AttemptSpan;
@@ -38,31 +39,57 @@ impl<K> Default for Begun<K> {
 }
 
 impl<R, P, N, F> Core<R, P, N, F> {
-    /// Reads what has to be known of `request`, prepares and keeps it, and makes the budget's
-    /// deposit.
-    #[inline]
-    pub(crate) fn begin<Req>(&self, request: &mut Req, begun: &mut Begun<P::Kept>)
+    /// Reads what has to be known of `request`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn read<Req>(&self, request: &Req) -> About
     where
         P: Replay<Req>,
         R: Describe<Req>,
     {
         let rules = self.classifier.rules();
         let policy = self.replay.policy(request);
-        let own = policy.and_then(|place| self.replay.policy_at(place));
-        let plan = own.map_or(&self.plan, RequestPolicy::plan);
-        let repeatable = rules.repeatable(request);
-        begun.about = About {
-            repeatable,
+        About {
+            repeatable: rules.repeatable(request),
             unit_of_work: rules.unit_of_work(request),
-            deadline: Self::deadline(plan, rules.deadline(request)),
+            deadline: Self::deadline(self.plan_at::<Req>(policy), rules.deadline(request)),
             policy,
-        };
-        begun.spending = self.budget.begin(self.budget_now());
+        }
+    }
+
+    /// Prepares `request` for the first attempt, and keeps it for further ones if there may be any.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn keep<Req>(
+        &self,
+        about: &About,
+        request: &mut Req,
+    ) -> Result<P::Kept, &'static str>
+    where
+        P: Replay<Req>,
+    {
         self.replay.first(request);
-        begun.kept = match plan.keeps(repeatable) {
+        match self.plan_at::<Req>(about.policy).keeps(about.repeatable) {
             true => self.replay.keep(request),
             false => Err("the policy keeps no request like this one"),
-        };
-        begun.span = AttemptSpan::first();
+        }
+    }
+
+    /// The request's deposit.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    pub(crate) fn deposit(&self) -> Spending {
+        self.budget.begin(self.budget_now())
+    }
+
+    /// The policy at `place`, if there is one, or the layer's.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
+    fn plan_at<Req>(&self, place: Option<usize>) -> &RetryPlan
+    where
+        P: Replay<Req>,
+    {
+        let own = place.and_then(|place| self.replay.policy_at(place));
+        own.map_or(&self.plan, RequestPolicy::plan)
     }
 }

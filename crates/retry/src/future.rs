@@ -16,7 +16,7 @@ use tower_triage_core::{
     Verdict,
 };
 
-use crate::begin::{About, Begun};
+use crate::begin::About;
 use crate::budget::Spending;
 use crate::decision::{Decision, Facts, Progress};
 use crate::layer::Core;
@@ -205,8 +205,14 @@ where
     F: Refresh,
 {
     #[inline]
-    pub(crate) fn new(stock: M::Held, operation: Operation, begun: Begun<P::Kept>) -> Self {
-        let Begun { about, spending, kept, span } = begun;
+    pub(crate) const fn new(
+        stock: M::Held,
+        operation: Operation,
+        about: About,
+        spending: Spending,
+        kept: Result<P::Kept, &'static str>,
+        span: AttemptSpan,
+    ) -> Self {
         Self { stock, operation, about, spending, kept, span, later: None }
     }
 

@@ -11,6 +11,7 @@ use crate::nudge::Nudge;
 use crate::refresh::Refresh;
 use crate::replay::{Release, Replay};
 use crate::service::{Retry, Stock};
+use crate::span::AttemptSpan;
 
 impl<S, R, P, N, F, M> Part<R> for Retry<S, R, P, N, F, M>
 where
@@ -53,7 +54,10 @@ where
         request: &mut Req,
         (begun, inside): &mut Self::Kept,
     ) {
-        stock.core.begin(request, begun);
+        begun.about = stock.core.read(request);
+        begun.spending = stock.core.deposit();
+        begun.kept = stock.core.keep(&begun.about, request);
+        begun.span = AttemptSpan::first();
         let _entered = begun.span.enter();
         self.inner.begin(cores, request, inside);
     }
@@ -107,7 +111,9 @@ where
         outcome: Option<OutcomeOf<Self, Req>>,
     ) -> Self::Future {
         let inner = S::go_on(cores, inside, operation, Scope::member(), outcome);
-        let call = Call::new(M::hold(&mut stock.clone()), *operation, begun);
+        let Begun { about, spending, kept, span } = begun;
+        let stock = M::hold(&mut stock.clone());
+        let call = Call::new(stock, *operation, about, spending, kept, span);
         ResponseFuture::new(inner, call, scope)
     }
 

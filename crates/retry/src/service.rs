@@ -8,12 +8,12 @@ use tower_service::Service;
 use tower_triage_core::incident::{self, Scope};
 use tower_triage_core::{Classify, Counted, Describe, Sharing};
 
-use crate::begin::Begun;
 use crate::future::{Call, ResponseFuture};
 use crate::layer::Core;
 use crate::nudge::Nudge;
 use crate::refresh::Refresh;
 use crate::replay::{Release, Replay};
+use crate::span::AttemptSpan;
 
 /// The service that [`RetryLayer`](crate::RetryLayer) makes. Types of response and error are the
 /// inner service's.
@@ -77,13 +77,15 @@ where
         let scope = Scope::join();
         let stock = M::hold(&mut self.stock);
         let operation = stock.core.classifier.rules().operation(&request);
-        let mut begun = Begun::default();
-        stock.core.begin(&mut request, &mut begun);
+        let about = stock.core.read(&request);
+        let spending = stock.core.deposit();
+        let kept = stock.core.keep(&about, &mut request);
+        let span = AttemptSpan::first();
         let future = {
-            let _entered = begun.span.enter();
+            let _entered = span.enter();
             incident::call(&mut self.inner, request)
         };
-        ResponseFuture::new(future, Call::new(stock, operation, begun), scope)
+        ResponseFuture::new(future, Call::new(stock, operation, about, spending, kept, span), scope)
     }
 }
 
