@@ -1,5 +1,7 @@
 //! Escalation as a part of a fused stack.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use tower_triage_core::fuse::{Fusible, OutcomeOf, Part};
 use tower_triage_core::incident::Scope;
 use tower_triage_core::{Classifier, Classify, Describe, Operation, Sharing};
@@ -50,8 +52,10 @@ impl<R, D> Core<R, D> {
         R: Describe<Req>,
     {
         let read = |request| About::read(self.classifier.rules(), request);
-        let about = kept.about.or_else(|| S::request(cores, &kept.inside).map(read));
-        Facts { operation: *operation, about: about.unwrap_or_default() }
+        match kept.about.or_else(|| S::request(cores, &kept.inside).map(read)) {
+            Some(about) => Facts { operation: *operation, about },
+            None => Facts::unread(*operation),
+        }
     }
 }
 
@@ -130,8 +134,10 @@ where
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {
-        let facts = core.facts::<S, Req>(cores, kept, operation);
-        core.dropped(scope, &facts, || kept.own.captured(&core.ending));
+        // A panic of the user's rules here, maybe while unwinding, would abort the process.
+        let read = AssertUnwindSafe(|| core.facts::<S, Req>(cores, kept, operation));
+        let facts = || catch_unwind(read).unwrap_or(Facts::unread(*operation));
+        core.dropped(scope, facts, || kept.own.captured(&core.ending));
         S::dropped(cores, &mut kept.inside, operation, scope, end);
     }
 }

@@ -49,10 +49,15 @@ impl Reporter {
 
     /// The caller dropped the call: what must be told at once goes to the queue. To be asked within
     /// the scope.
-    pub(crate) fn abandoned(&self, facts: &Facts, captured: impl FnOnce() -> Option<Captured>) {
+    pub(crate) fn abandoned(
+        &self,
+        facts: impl FnOnce() -> Facts,
+        captured: impl FnOnce() -> Option<Captured>,
+    ) {
         if !self.policy.concerns(incident::seen(), incident::circuit_opened()) {
             return;
         }
+        let facts = &facts();
         let Some(incident) = self.incident(facts) else { return };
         if let Some(failure) = self.policy.due(&incident, None, Outcome::Abandoned) {
             incident::take_over();

@@ -26,7 +26,7 @@ pub(crate) struct Facts {
 }
 
 /// All but the operation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     target: Target,
     request_id: Option<Label>,
@@ -40,10 +40,10 @@ impl Facts {
         Self { operation, about: About::read(describe, request) }
     }
 
-    /// What the incident alone knows.
-    pub(crate) const fn of(incident: &Incident) -> Self {
+    /// Without the request, all that is known.
+    pub(crate) const fn unread(operation: Operation) -> Self {
         let about = About { target: Target::EMPTY, request_id: None, trace: None };
-        Self { operation: incident.operation, about }
+        Self { operation, about }
     }
 
     /// The record's id, if the request has an id of its own. Who failed and at what is part of it:

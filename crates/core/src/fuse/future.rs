@@ -11,6 +11,7 @@ use tower_service::Service;
 use crate::classify::Classify;
 use crate::describe::Describe;
 use crate::fuse::{Fusible, Shared};
+use crate::incident::record::guarded;
 use crate::incident::{self, Scope};
 use crate::label::Operation;
 use crate::share::{Counted, Sharing};
@@ -48,7 +49,10 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if matches!(*this.state, State::Begun | State::Fused { .. }) {
-                let operation = this.shared.operation::<L, Req>(this.kept, this.operation.as_ref());
+                let named = this.operation.as_ref();
+                // A panic of the user's rules here, maybe while unwinding, would abort the process.
+                let name = || guarded(|| this.shared.operation::<L, Req>(this.kept, named));
+                let operation = this.scope.has_record().then(name).flatten().unwrap_or_default();
                 let end = || this.state.set(State::Done);
                 L::dropped(&this.shared.cores, this.kept, &operation, this.scope, end);
             }

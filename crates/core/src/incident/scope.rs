@@ -195,6 +195,11 @@ impl Scope {
         }
     }
 
+    /// Has the call, which is not being polled now, met anything worth telling?
+    pub(crate) const fn has_record(&self) -> bool {
+        matches!(&self.0, Part::Owner(Slot { record: Some(_), .. }))
+    }
+
     /// Does this layer own the scope (it is the outermost layer of the call)?
     #[must_use]
     pub const fn is_owner(&self) -> bool {

@@ -133,7 +133,8 @@ impl Desk {
     /// [`incident::scope`](tower_triage_core::incident::scope()), say). `None` if nothing failed.
     #[must_use]
     pub fn write(&self, from: &str, incident: &Incident) -> Option<Escalation> {
-        let (facts, outcome) = (Facts::of(incident), Outcome::of(incident.resolution));
+        let (facts, outcome) =
+            (Facts::unread(incident.operation), Outcome::of(incident.resolution));
         let mut escalation =
             write::escalation(from, &facts, incident, Told::of(incident.failure?, outcome));
         escalation.priority = self.priority(escalation.class, write::circuit_opened(incident));

@@ -48,7 +48,7 @@ pin_project! {
             let this = this.project();
             if matches!(*this.state, State::Calling { .. }) {
                 let core: &Core<R, D> = this.core;
-                core.dropped(this.scope, this.facts, || this.kept.captured(&core.ending));
+                core.dropped(this.scope, || *this.facts, || this.kept.captured(&core.ending));
             }
         }
     }

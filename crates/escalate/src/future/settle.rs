@@ -27,7 +27,7 @@ impl<R, D> Core<R, D> {
     pub(crate) fn dropped(
         &self,
         scope: &mut Scope,
-        facts: &Facts,
+        facts: impl FnOnce() -> Facts,
         captured: impl FnOnce() -> Option<Captured>,
     ) {
         let entered = scope.enter();
