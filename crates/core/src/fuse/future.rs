@@ -59,7 +59,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     pub(super) enum State<F, G> {
-        /// The innermost service is still to be called.
+        /// The innermost service is still to be called, or has answered and the layers are still to see
+        /// that.
         Begun,
         Fused { #[pin] future: F },
         /// Boxed: off the happy path's future.
@@ -114,8 +115,10 @@ where
             let span = L::span(this.kept);
             // Looked at where it is, not moved out and back.
             let mut polled = future.poll(cx);
-            drop(span);
             let Poll::Ready(outcome) = &mut polled else { return Poll::Pending };
+            // What it says on its way out belongs to the attempt's span.
+            this.state.set(State::Begun);
+            drop(span);
             let shared: &Shared<R, L::Cores> = this.shared;
             let named = this.operation.as_ref();
             if shared.classifier.passes(outcome.as_ref())
