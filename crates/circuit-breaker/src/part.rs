@@ -116,7 +116,7 @@ where
     fn dropped(
         (core, cores): &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {

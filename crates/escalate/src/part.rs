@@ -1,5 +1,7 @@
 //! Escalation as a part of a fused stack.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use tower_triage_core::fuse::{Fusible, OutcomeOf, Part};
 use tower_triage_core::incident::Scope;
 use tower_triage_core::{Classifier, Classify, Describe, Operation, Sharing};
@@ -112,12 +114,17 @@ where
 
     fn go_on(
         (core, cores): &Self::Cores,
-        kept: Self::Kept,
+        mut kept: Self::Kept,
         operation: &Operation,
         scope: Scope,
         outcome: Option<OutcomeOf<Self, Req>>,
     ) -> Self::Future {
-        let facts = core.facts::<S, Req>(cores, &kept, operation);
+        // What reads the request is the user's: if it panics, what is held inside is given back.
+        let read = AssertUnwindSafe(|| core.facts::<S, Req>(cores, &kept, operation));
+        let facts = catch_unwind(read).unwrap_or_else(|panic| {
+            S::dropped(cores, &mut kept.inside, None, &mut Scope::member(), || ());
+            resume_unwind(panic)
+        });
         let Kept { own, inside, .. } = kept;
         let inner = S::go_on(cores, inside, operation, Scope::member(), outcome);
         ResponseFuture::calling(inner, scope, M::hold(&mut core.clone()), facts, own)
@@ -126,12 +133,14 @@ where
     fn dropped(
         (core, cores): &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {
-        let facts = core.facts::<S, Req>(cores, kept, operation);
-        core.dropped(scope, &facts, || kept.own.captured(&core.ending));
+        if let Some(operation) = operation {
+            let facts = core.facts::<S, Req>(cores, kept, operation);
+            core.dropped(scope, &facts, || kept.own.captured(&core.ending));
+        }
         S::dropped(cores, &mut kept.inside, operation, scope, end);
     }
 }

@@ -106,7 +106,7 @@ where
     fn dropped(
         (_, cores): &Self::Cores,
         (_, inside): &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {

@@ -114,7 +114,7 @@ where
     fn dropped(
         (_, cores): &Self::Cores,
         (begun, inside): &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {

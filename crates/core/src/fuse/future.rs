@@ -48,9 +48,13 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if matches!(*this.state, State::Begun | State::Fused { .. }) {
-                let operation = this.shared.operation::<L, Req>(this.kept, this.operation.as_ref());
+                // The request is not read unless there is something to tell: what reads it is the
+                // user's and may panic, and this may be while unwinding.
+                let operation = this.scope.has_record().then(|| {
+                    this.shared.operation::<L, Req>(this.kept, this.operation.as_ref())
+                });
                 let end = || this.state.set(State::Done);
-                L::dropped(&this.shared.cores, this.kept, &operation, this.scope, end);
+                L::dropped(&this.shared.cores, this.kept, operation.as_ref(), this.scope, end);
             }
         }
     }

@@ -134,7 +134,7 @@ impl<S: Service<Req>, R, Req> Fusible<R, Req> for Innermost<S> {
     fn dropped(
         (): &(),
         (): &mut (),
-        _operation: &Operation,
+        _operation: Option<&Operation>,
         _scope: &mut Scope,
         end: impl FnOnce(),
     ) {

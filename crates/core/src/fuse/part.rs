@@ -79,11 +79,12 @@ pub trait Fusible<R, Req>: Part<R> + Service<Req> {
         outcome: Option<OutcomeOf<Self, Req>>,
     ) -> Self::Future;
 
-    /// The caller drops the call; `end` drops the innermost future.
+    /// The caller drops the call; `end` drops the innermost future. `operation` is there if the call
+    /// met anything worth telling.
     fn dropped(
         cores: &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     );

@@ -201,6 +201,15 @@ impl Scope {
         matches!(self.0, Part::Owner(_))
     }
 
+    /// Did the call meet anything worth telling, as far as it was polled? Not while it is being polled,
+    /// and only its owner knows.
+    pub(crate) const fn has_record(&self) -> bool {
+        match &self.0 {
+            Part::Member => false,
+            Part::Owner(slot) => slot.record.is_some(),
+        }
+    }
+
     /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes
     /// to this call.
     #[inline(always)]
