@@ -29,13 +29,14 @@ where
     M: Sharing<Core<R, D>>,
 {
     type Cores = (M::Handle, S::Cores);
+    const TELLS: bool = true;
 
     fn cores(&self) -> Self::Cores {
         (self.core.clone(), self.inner.cores())
     }
 
     fn judges_by(&self, classifier: &Classifier<R>) -> bool {
-        self.core.classifier.is(classifier) && self.inner.judges_by(classifier)
+        self.core.classifier.is(classifier) && self.inner.judges_by(classifier) && !S::TELLS
     }
 }
 

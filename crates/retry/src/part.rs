@@ -11,6 +11,7 @@ use crate::nudge::Nudge;
 use crate::refresh::Refresh;
 use crate::replay::{Release, Replay};
 use crate::service::{Retry, Stock};
+use crate::span::AttemptSpan;
 
 impl<S, R, P, N, F, M> Part<R> for Retry<S, R, P, N, F, M>
 where
@@ -18,13 +19,14 @@ where
     M: Sharing<Stock<S, R, P, N, F>>,
 {
     type Cores = (M::Handle, S::Cores);
+    const TELLS: bool = S::TELLS;
 
     fn cores(&self) -> Self::Cores {
         (self.stock.clone(), self.inner.cores())
     }
 
     fn judges_by(&self, classifier: &Classifier<R>) -> bool {
-        self.stock.core.classifier.is(classifier) && self.inner.judges_by(classifier)
+        self.stock.core.classifier.is(classifier) && self.inner.judges_by(classifier) && !S::TELLS
     }
 }
 
@@ -95,7 +97,7 @@ where
             return false;
         }
         stock.core.budget.observe(&mut begun.spending, &Verdict::Success, false);
-        begun.span.close();
+        begun.span = AttemptSpan::default();
         true
     }
 

@@ -70,6 +70,7 @@ impl<F: Future> Future for InnermostFuture<F, F::Output> {
 
 impl<S, R> Part<R> for Innermost<S> {
     type Cores = ();
+    const TELLS: bool = false;
 
     fn cores(&self) {}
 

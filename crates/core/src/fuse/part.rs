@@ -16,10 +16,14 @@ pub trait Part<R> {
     /// What its layer and those inside share.
     type Cores;
 
+    /// Does it tell somebody of incidents? Only the outermost layer may: another one leaves what it has
+    /// to say with the call while that is under way, so then the layers make each call.
+    const TELLS: bool;
+
     /// Takes hold of that.
     fn cores(&self) -> Self::Cores;
 
-    /// Do this layer and all inside judge by `classifier`?
+    /// Do this layer and all inside judge by `classifier`, and may they be fused?
     fn judges_by(&self, classifier: &Classifier<R>) -> bool;
 }
 
