@@ -3,8 +3,6 @@
 mod common;
 
 mod fused {
-    mod http;
-    mod panics;
     mod spans;
     mod story;
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, Service as _, ServiceBuilder, ServiceExt as _, service_fn};
+use tower_triage::fallback::LastGood;
 use tower_triage::{AnyError, AnyOk, Chain, CircuitBreakerLayer, EscalateLayer, FuseLayer, Halves};
-use tower_triage::{RequestFacts, RetryLayer, RulesExt as _};
+use tower_triage::{ErrorClass, FallbackLayer, RequestFacts, RetryLayer, RulesExt as _};
 
 use crate::common::{attempts, desk, opens_at, reset, watched};
 
@@ -30,8 +31,12 @@ fn stack() -> (Stack, Arc<AtomicBool>) {
         RequestFacts::new("count")
     });
     let (classifier, _) = watched(rules);
+    // Needs the operation of each call: what the escalation tells is all that is left to be read.
+    let fallback = FallbackLayer::new(classifier.clone());
+    let fallback = fallback.or_last_good::<u32>(ErrorClass::Throttled, LastGood::default());
     let layers = ServiceBuilder::new()
         .layer(EscalateLayer::new(classifier.clone(), desk().0))
+        .layer(fallback)
         .layer(RetryLayer::new(classifier.clone()).policy(attempts(2)))
         .layer(CircuitBreakerLayer::new(classifier.clone()).policy(opens_at(1)))
         .into_inner();

@@ -28,8 +28,8 @@ use tower_triage::retry::budget::{
 };
 use tower_triage::{
     AnyError, AnyOk, Backoff, BreakerHandle, Budget, Chain, CircuitBreakerLayer, ClassSet,
-    Classifier, Desk, ErrorClass, EscalateLayer, Escalation, FallbackLayer, FuseLayer, Halves,
-    Random, RequestFacts, RetryLayer, RulesExt,
+    Classifier, Desk, ErrorClass, EscalateLayer, EscalatePolicy, EscalateWhen, Escalation,
+    FallbackLayer, FuseLayer, Halves, Random, RequestFacts, RetryLayer, RulesExt,
 };
 use tower_triage_core::Described;
 use tower_triage_test_support::{Seen, Strict};
@@ -62,6 +62,12 @@ enum Shape {
     LastGood,
     /// The four, with a retry that keeps nothing.
     Once,
+    /// Escalate, fallback, breaker around a service that repeats by itself; told at once.
+    Around,
+    /// The same with a second escalation, below the fallback.
+    AroundTwice,
+    /// Escalate, fallback, retry.
+    Bare,
     /// Retry alone.
     Retry,
     /// The four below another layer of ours, whose call it is.
@@ -252,6 +258,8 @@ fn describe(request: &u32) -> RequestFacts {
 struct World {
     service: Boxed,
     leaf: Leaf,
+    /// The leaf, maybe with a retry of ours that is not one of the layers.
+    bottom: Boxed,
     seen: Seen,
     classifier: Classifier<Rules>,
     letters: mpsc::Receiver<Escalation>,
@@ -301,20 +309,20 @@ impl<S> Client for S where
 {
 }
 
-type Bottom = Strict<Leaf>;
+type Bottom = Strict<Boxed>;
 
-fn around<T>(way: Way, classifier: &Classifier<Rules>, layers: T, leaf: &Leaf) -> Boxed
+fn around<T>(way: Way, classifier: &Classifier<Rules>, layers: T, bottom: &Boxed) -> Boxed
 where
     T: Layer<Bottom, Service: Client>,
     FuseLayer<T, Rules>: Layer<Bottom, Service: Client>,
     FuseLayer<T, Rules, tower_triage::Leaked>: Layer<Bottom, Service: Client>,
 {
-    let leaf = Strict::new(leaf.clone());
+    let bottom = Strict::new(bottom.clone());
     let classifier = classifier.clone();
     match way {
-        Way::Layers => Boxed::new(layers.layer(leaf)),
-        Way::Fused => Boxed::new(FuseLayer::new(classifier, layers).layer(leaf)),
-        Way::Leaked => Boxed::new(FuseLayer::new(classifier, layers).leak().layer(leaf)),
+        Way::Layers => Boxed::new(layers.layer(bottom)),
+        Way::Fused => Boxed::new(FuseLayer::new(classifier, layers).layer(bottom)),
+        Way::Leaked => Boxed::new(FuseLayer::new(classifier, layers).leak().layer(bottom)),
     }
 }
 
@@ -334,10 +342,18 @@ impl World {
             asked: Arc::default(),
             begun: Instant::now(),
             nested: Boxed::new(nested),
-            below_retry: matches!(kit.shape, Shape::Retry | Shape::Outside),
+            below_retry: matches!(kit.shape, Shape::Retry | Shape::Outside | Shape::Bare),
+        };
+        let bottom = match kit.shape {
+            Shape::Around | Shape::AroundTwice => {
+                let retry = RetryLayer::new(classifier.clone()).policy(attempts(3));
+                Boxed::new(retry.random(Random::seeded(5)).layer(leaf.clone()))
+            }
+            _ => Boxed::new(leaf.clone()),
         };
         let mut world = Self {
-            service: Boxed::new(leaf.clone()),
+            service: bottom.clone(),
+            bottom,
             leaf,
             seen,
             classifier,
@@ -371,6 +387,8 @@ impl World {
     fn stack(&mut self, way: Way, desk: Desk) -> Boxed {
         let classifier = self.classifier.clone();
         let escalate = EscalateLayer::new(classifier.clone(), desk);
+        let now = EscalatePolicy::new().when(ErrorClass::Transient, EscalateWhen::Now);
+        let at_once = escalate.clone().policy(now);
         let fallback = FallbackLayer::new(classifier.clone());
         let value = fallback.clone().or_value(ErrorClass::Rejected, |_| 100);
         let (retry, breaker) = (self.retry(), self.breaker(false));
@@ -378,7 +396,7 @@ impl World {
         match self.kit.shape {
             Shape::Four => {
                 let layers = builder.layer(escalate).layer(value).layer(retry).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Keeping => {
                 let replan = fallback.or_replan(ClassSet::ALL, |n, _| n + 1);
@@ -386,29 +404,42 @@ impl World {
                     escalate.capture(JsonCodec::<u32>::new()).retry_with(|n: u32, _| Some(n));
                 let breaker = self.breaker(true);
                 let layers = builder.layer(escalate).layer(replan).layer(retry).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Preset => {
                 let layers = builder.layer(escalate).layer(retry).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Outside => {
                 let layers = builder.layer(escalate).layer(breaker).layer(retry);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Twice => {
                 let (outer, inner) = (self.retry(), self.breaker(false));
                 let layers = builder.layer(outer).layer(breaker).layer(retry).layer(inner);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Inside => {
                 let layers = builder.layer(value).layer(escalate).layer(retry).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Escalates => {
                 let inner = escalate.clone();
                 let layers = builder.layer(escalate).layer(value).layer(inner).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
+            }
+            Shape::Around => {
+                let layers = builder.layer(at_once).layer(value).layer(breaker);
+                around(way, &classifier, layers.into_inner(), &self.bottom)
+            }
+            Shape::AroundTwice => {
+                let inner = at_once.clone();
+                let layers = builder.layer(at_once).layer(value).layer(inner).layer(breaker);
+                around(way, &classifier, layers.into_inner(), &self.bottom)
+            }
+            Shape::Bare => {
+                let layers = builder.layer(escalate).layer(value).layer(retry);
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::LastGood => {
                 let policy =
@@ -417,28 +448,28 @@ impl World {
                     fallback.or_last_good_by(ErrorClass::Transient, policy, |n: &u32| *n);
                 let last = by_request.or_last_good(ClassSet::ALL, policy);
                 let layers = builder.layer(escalate).layer(last).layer(retry).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Once => {
                 let once = retry.replay(Never);
                 let layers = builder.layer(escalate).layer(value).layer(once).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Retry => {
                 let layers = builder.layer(retry);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::Below => {
                 let layers = builder.layer(escalate.clone()).layer(value).layer(retry);
                 let layers = layers.layer(breaker).into_inner();
-                Boxed::new(escalate.layer(around(way, &classifier, layers, &self.leaf)))
+                Boxed::new(escalate.layer(around(way, &classifier, layers, &self.bottom)))
             }
             Shape::Apart => {
                 let rules = classifier.rules().clone();
                 let own = RetryLayer::new(Classifier::new(rules)).policy(attempts(3));
                 let own = own.budget(self.budget.clone()).random(Random::seeded(4));
                 let layers = builder.layer(escalate).layer(value).layer(own).layer(breaker);
-                around(way, &classifier, layers.into_inner(), &self.leaf)
+                around(way, &classifier, layers.into_inner(), &self.bottom)
             }
         }
     }
@@ -537,6 +568,8 @@ async fn polled(
         }
     });
     let outcome = outcome.await;
+    // An attempt is over when its answer is there.
+    tracing::info!("is answered");
     drop(call);
     format!("{outcome} after {polls} polls")
 }
@@ -588,12 +621,25 @@ fn kit() -> impl Strategy<Value = Kit> {
     use Circuit::{Plain, Slow, Within};
     use Kind::{Bucket, Cost, InFlight, Throttle, Unlimited, Window};
     use Shape::{
-        Apart, Below, Escalates, Four, Inside, Keeping, LastGood, Once, Outside, Preset, Retry,
-        Twice,
+        Apart, Around, AroundTwice, Bare, Below, Escalates, Four, Inside, Keeping, LastGood, Once,
+        Outside, Preset, Retry, Twice,
     };
     let shapes = &[
-        Four, Keeping, Preset, Outside, Twice, Inside, Escalates, LastGood, Once, Retry, Below,
+        Four,
+        Keeping,
+        Preset,
+        Outside,
+        Twice,
+        Inside,
+        Escalates,
+        LastGood,
+        Once,
+        Retry,
+        Below,
         Apart,
+        Around,
+        AroundTwice,
+        Bare,
     ][..];
     let kinds = &[Bucket, Window, Cost, Throttle, InFlight, Unlimited][..];
     let circuits = &[Plain, Slow, Within][..];
