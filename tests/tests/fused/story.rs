@@ -189,7 +189,7 @@ impl Service<u32> for Leaf {
             Some(Line::Panics { in_call: true }) => resume_unwind(Box::new("in call")),
             Some(Line::Panics { in_call: false }) => {
                 let future = async { resume_unwind(Box::new("in poll")) };
-                return Leaving::new(future, self.below_retry);
+                return Leaving::boxed(future, self.below_retry);
             }
             None => (0, Ok(()), None),
         };
@@ -204,7 +204,7 @@ impl Service<u32> for Leaf {
             }
             answer.map(|()| request).map_err(error)
         };
-        Leaving::new(future, self.below_retry)
+        Leaving::boxed(future, self.below_retry)
     }
 }
 
@@ -220,7 +220,7 @@ impl<F> Leaving<F>
 where
     F: Future<Output = Result<u32, AnyError>> + Send + 'static,
 {
-    fn new(future: F, below_retry: bool) -> <Leaf as Service<u32>>::Future {
+    fn boxed(future: F, below_retry: bool) -> <Leaf as Service<u32>>::Future {
         Box::pin(Self { future: Box::pin(future), below_retry, silent: false })
     }
 }
@@ -465,7 +465,7 @@ impl World {
                 Boxed::new(escalate.layer(around(way, &classifier, layers, &self.bottom)))
             }
             Shape::Apart => {
-                let rules = classifier.rules().clone();
+                let rules = *classifier.rules();
                 let own = RetryLayer::new(Classifier::new(rules)).policy(attempts(3));
                 let own = own.budget(self.budget.clone()).random(Random::seeded(4));
                 let layers = builder.layer(escalate).layer(value).layer(own).layer(breaker);
