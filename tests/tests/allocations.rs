@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{Empty, Full};
-use tower::{Service, ServiceBuilder};
+use tower::{Layer as _, Service, ServiceBuilder};
 use tower_triage::http::{Unavailable, http};
 use tower_triage::{
     AnyError, AnyOk, Chain, CircuitBreakerLayer, Classifier, Desk, ErrorClass, EscalateLayer,
-    FallbackLayer, Halves, RetryLayer, RetryPolicy,
+    FallbackLayer, FuseLayer, Halves, RetryLayer, RetryPolicy,
 };
 
 fn allocations(f: impl FnOnce()) -> u64 {
@@ -69,6 +69,27 @@ fn four_layers_over_a_plain_service_allocate_nothing() {
         }
     });
     assert_eq!(taken, 0);
+}
+
+#[test]
+fn the_four_fused_allocate_nothing() {
+    let classifier = Classifier::new(Halves { response: AnyOk, error: Chain });
+    let layers = ServiceBuilder::new()
+        .layer(EscalateLayer::new(classifier.clone(), Desk::log()))
+        .layer(FallbackLayer::new(classifier.clone()).or_value(ErrorClass::Transient, |_| 0))
+        .layer(RetryLayer::new(classifier.clone()))
+        .layer(CircuitBreakerLayer::new(classifier.clone()))
+        .into_inner();
+    let mut fused = FuseLayer::new(classifier.clone(), layers.clone()).layer(Plain);
+    let mut leaked = FuseLayer::new(classifier, layers).leak().layer(Plain);
+    let mut calls = || {
+        for n in 0..1000 {
+            assert_eq!(call(&mut fused, n).unwrap(), n + 1);
+            assert_eq!(call(&mut leaked, n).unwrap(), n + 1);
+        }
+    };
+    calls();
+    assert_eq!(allocations(calls), 0);
 }
 
 #[derive(Clone)]

@@ -28,13 +28,14 @@ where
     M: Sharing<Core<R, J>>,
 {
     type Cores = (M::Handle, S::Cores);
+    const TELLS: bool = S::TELLS;
 
     fn cores(&self) -> Self::Cores {
         (self.core.clone(), self.inner.cores())
     }
 
-    fn judges_by(&self, classifier: &Classifier<R>) -> bool {
-        self.core.classifier.is(classifier) && self.inner.judges_by(classifier)
+    fn is_fusible(&self, classifier: &Classifier<R>) -> bool {
+        self.core.classifier.is(classifier) && self.inner.is_fusible(classifier) && !S::TELLS
     }
 }
 
@@ -116,7 +117,7 @@ where
     fn dropped(
         (core, cores): &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {

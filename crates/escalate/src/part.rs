@@ -1,6 +1,6 @@
 //! Escalation as a part of a fused stack.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tower_triage_core::fuse::{Fusible, OutcomeOf, Part};
 use tower_triage_core::incident::Scope;
@@ -29,13 +29,14 @@ where
     M: Sharing<Core<R, D>>,
 {
     type Cores = (M::Handle, S::Cores);
+    const TELLS: bool = true;
 
     fn cores(&self) -> Self::Cores {
         (self.core.clone(), self.inner.cores())
     }
 
-    fn judges_by(&self, classifier: &Classifier<R>) -> bool {
-        self.core.classifier.is(classifier) && self.inner.judges_by(classifier)
+    fn is_fusible(&self, classifier: &Classifier<R>) -> bool {
+        self.core.classifier.is(classifier) && self.inner.is_fusible(classifier) && !S::TELLS
     }
 }
 
@@ -116,12 +117,17 @@ where
 
     fn go_on(
         (core, cores): &Self::Cores,
-        kept: Self::Kept,
+        mut kept: Self::Kept,
         operation: &Operation,
         scope: Scope,
         outcome: Option<OutcomeOf<Self, Req>>,
     ) -> Self::Future {
-        let facts = core.facts::<S, Req>(cores, &kept, operation);
+        // What reads the request is the user's: if it panics, what is held inside is given back.
+        let read = AssertUnwindSafe(|| core.facts::<S, Req>(cores, &kept, operation));
+        let facts = catch_unwind(read).unwrap_or_else(|panic| {
+            S::dropped(cores, &mut kept.inside, None, &mut Scope::member(), || ());
+            resume_unwind(panic)
+        });
         let Kept { own, inside, .. } = kept;
         let inner = S::go_on(cores, inside, operation, Scope::member(), outcome);
         ResponseFuture::calling(inner, scope, M::hold(&mut core.clone()), facts, own)
@@ -130,14 +136,16 @@ where
     fn dropped(
         (core, cores): &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {
-        // A panic of the user's rules here, maybe while unwinding, would abort the process.
-        let read = AssertUnwindSafe(|| core.facts::<S, Req>(cores, kept, operation));
-        let facts = || catch_unwind(read).unwrap_or(Facts::unread(*operation));
-        core.dropped(scope, facts, || kept.own.captured(&core.ending));
+        if let Some(operation) = operation {
+            // A panic of what reads the request, maybe while unwinding, would abort the process.
+            let read = AssertUnwindSafe(|| core.facts::<S, Req>(cores, kept, operation));
+            let facts = || catch_unwind(read).unwrap_or(Facts::unread(*operation));
+            core.dropped(scope, facts, || kept.own.captured(&core.ending));
+        }
         S::dropped(cores, &mut kept.inside, operation, scope, end);
     }
 }

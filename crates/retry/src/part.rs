@@ -19,13 +19,14 @@ where
     M: Sharing<Stock<S, R, P, N, F>>,
 {
     type Cores = (M::Handle, S::Cores);
+    const TELLS: bool = S::TELLS;
 
     fn cores(&self) -> Self::Cores {
         (self.stock.clone(), self.inner.cores())
     }
 
-    fn judges_by(&self, classifier: &Classifier<R>) -> bool {
-        self.stock.core.classifier.is(classifier) && self.inner.judges_by(classifier)
+    fn is_fusible(&self, classifier: &Classifier<R>) -> bool {
+        self.stock.core.classifier.is(classifier) && self.inner.is_fusible(classifier) && !S::TELLS
     }
 }
 
@@ -99,7 +100,7 @@ where
             return false;
         }
         stock.core.budget.observe(&mut begun.spending, &Verdict::Success, false);
-        begun.span.close();
+        begun.span = AttemptSpan::default();
         true
     }
 
@@ -120,7 +121,7 @@ where
     fn dropped(
         (_, cores): &Self::Cores,
         (begun, inside): &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     ) {

@@ -49,12 +49,13 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             if matches!(*this.state, State::Begun | State::Fused { .. }) {
+                // The request is read only if there is something to tell. What reads it is the user's: a
+                // panic there, maybe while unwinding, would abort the process.
                 let named = this.operation.as_ref();
-                // A panic of the user's rules here, maybe while unwinding, would abort the process.
                 let name = || guarded(|| this.shared.operation::<L, Req>(this.kept, named));
-                let operation = this.scope.has_record().then(name).flatten().unwrap_or_default();
+                let operation = this.scope.has_record().then(|| name().unwrap_or_default());
                 let end = || this.state.set(State::Done);
-                L::dropped(&this.shared.cores, this.kept, &operation, this.scope, end);
+                L::dropped(&this.shared.cores, this.kept, operation.as_ref(), this.scope, end);
             }
         }
     }
@@ -63,7 +64,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     pub(super) enum State<F, G> {
-        /// The innermost service is still to be called.
+        /// The innermost service is still to be called, or has answered and the layers are still to see
+        /// that.
         Begun,
         Fused { #[pin] future: F },
         /// Boxed: off the happy path's future.
@@ -118,8 +120,10 @@ where
             let span = L::span(this.kept);
             // Looked at where it is, not moved out and back.
             let mut polled = future.poll(cx);
-            drop(span);
             let Poll::Ready(outcome) = &mut polled else { return Poll::Pending };
+            // What it says on its way out belongs to the attempt's span.
+            this.state.set(State::Begun);
+            drop(span);
             let shared: &Shared<R, L::Cores> = this.shared;
             let named = this.operation.as_ref();
             if shared.classifier.passes(outcome.as_ref())

@@ -70,10 +70,11 @@ impl<F: Future> Future for InnermostFuture<F, F::Output> {
 
 impl<S, R> Part<R> for Innermost<S> {
     type Cores = ();
+    const TELLS: bool = false;
 
     fn cores(&self) {}
 
-    fn judges_by(&self, _classifier: &Classifier<R>) -> bool {
+    fn is_fusible(&self, _classifier: &Classifier<R>) -> bool {
         true
     }
 }
@@ -134,7 +135,7 @@ impl<S: Service<Req>, R, Req> Fusible<R, Req> for Innermost<S> {
     fn dropped(
         (): &(),
         (): &mut (),
-        _operation: &Operation,
+        _operation: Option<&Operation>,
         _scope: &mut Scope,
         end: impl FnOnce(),
     ) {

@@ -7,8 +7,13 @@
 //! call inside) it hands over to the layers themselves, as if they had made the call: what they do
 //! then is theirs, so a fused stack behaves as the layers do, one by one.
 //!
-//! The layers have to judge by one classifier. Where they do not, where the stack is inside another
-//! layer of ours, or after a readiness error, every call is made by the layers.
+//! The layers have to judge by one classifier, and of those that escalate there may be one, the
+//! outermost. Where that is not so, where the stack is inside another layer of ours, or where readiness
+//! was not what it should be, the layers make the call.
+//!
+//! What is told of a request (its operation, its target) is read when there is something to tell, from
+//! the request that a retry keeps; from one that nobody keeps it is read before it is sent. So rules
+//! that read requests should depend on nothing else.
 
 mod future;
 mod innermost;

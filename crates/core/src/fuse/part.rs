@@ -16,11 +16,15 @@ pub trait Part<R> {
     /// What its layer and those inside share.
     type Cores;
 
+    /// Does it tell somebody of incidents? Only the outermost layer may: another one leaves what it has
+    /// to say with the call while that is under way, so then the layers make each call.
+    const TELLS: bool;
+
     /// Takes hold of that.
     fn cores(&self) -> Self::Cores;
 
-    /// Do this layer and all inside judge by `classifier`?
-    fn judges_by(&self, classifier: &Classifier<R>) -> bool;
+    /// Do this layer and all inside judge by `classifier`, and may they be fused?
+    fn is_fusible(&self, classifier: &Classifier<R>) -> bool;
 }
 
 /// A call of a [`Part`], step by step: what its `Service::call` and its future do, for as long as
@@ -79,11 +83,12 @@ pub trait Fusible<R, Req>: Part<R> + Service<Req> {
         outcome: Option<OutcomeOf<Self, Req>>,
     ) -> Self::Future;
 
-    /// The caller drops the call; `end` drops the innermost future.
+    /// The caller drops the call; `end` drops the innermost future. `operation` is there if the call
+    /// met anything worth telling.
     fn dropped(
         cores: &Self::Cores,
         kept: &mut Self::Kept,
-        operation: &Operation,
+        operation: Option<&Operation>,
         scope: &mut Scope,
         end: impl FnOnce(),
     );

@@ -48,7 +48,7 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let scope = Scope::join();
         let shared = M::hold(&mut self.shared);
-        match scope.is_owner() && shared.agree && self.layers.is_ready() {
+        match scope.is_owner() && shared.fusible && self.layers.is_ready() {
             true => self.call_fused(shared, scope, request),
             false => self.call_layers(shared, &scope, request),
         }

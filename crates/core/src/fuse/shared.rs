@@ -14,14 +14,14 @@ use crate::label::Operation;
 pub struct Shared<R, C> {
     pub(super) classifier: Classifier<R>,
     pub(super) cores: C,
-    /// Do all layers judge by the classifier?
-    pub(super) agree: bool,
+    /// May they be run as one?
+    pub(super) fusible: bool,
 }
 
 impl<R, C> Shared<R, C> {
     pub(super) fn new(layers: &impl Part<R, Cores = C>, classifier: Classifier<R>) -> Self {
-        let (cores, agree) = (layers.cores(), layers.judges_by(&classifier));
-        Self { classifier, cores, agree }
+        let (cores, fusible) = (layers.cores(), layers.is_fusible(&classifier));
+        Self { classifier, cores, fusible }
     }
 
     /// What is being done: `named` when the call began, or by the request that a layer keeps.
@@ -56,6 +56,6 @@ impl<R, C> Shared<R, C> {
 
 impl<R, C> fmt::Debug for Shared<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("agree", &self.agree).finish_non_exhaustive()
+        f.debug_struct("Shared").field("fusible", &self.fusible).finish_non_exhaustive()
     }
 }

@@ -195,15 +195,19 @@ impl Scope {
         }
     }
 
-    /// Has the call, which is not being polled now, met anything worth telling?
-    pub(crate) const fn has_record(&self) -> bool {
-        matches!(&self.0, Part::Owner(Slot { record: Some(_), .. }))
-    }
-
     /// Does this layer own the scope (it is the outermost layer of the call)?
     #[must_use]
     pub const fn is_owner(&self) -> bool {
         matches!(self.0, Part::Owner(_))
+    }
+
+    /// Did the call meet anything worth telling, as far as it was polled? Not while it is being polled,
+    /// and only its owner knows.
+    pub(crate) const fn has_record(&self) -> bool {
+        match &self.0 {
+            Part::Member => false,
+            Part::Owner(slot) => slot.record.is_some(),
+        }
     }
 
     /// Opens the scope for one `poll`. Every step that is recorded until the guard is dropped goes

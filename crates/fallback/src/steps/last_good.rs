@@ -180,6 +180,7 @@ where
     K: Keep<S, Req>,
 {
     const KIND: &'static str = KIND;
+    const LEARNS: bool = true;
     type Future = Ready<Result<S::Response, S::Error>>;
 
     fn start(
@@ -204,6 +205,7 @@ where
     F: Fn(&Req) -> Key,
 {
     const KIND: &'static str = KIND;
+    const LEARNS: bool = true;
     type Future = Ready<Result<S::Response, S::Error>>;
 
     fn start(
