@@ -73,6 +73,11 @@ impl Breaker {
     }
 
     #[inline]
+    pub(crate) fn is_named(&self, name: &Label) -> bool {
+        self.name == *name
+    }
+
+    #[inline]
     fn word(&self) -> Word {
         Word(self.word.load(Ordering::Acquire))
     }

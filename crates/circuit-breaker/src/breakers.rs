@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_triage_core::{CircuitOpen, Key, Verdict};
 
 use crate::breaker::{Breaker, Permit};
-use crate::keyed::{Entry, Keyed};
+use crate::keyed::{Entry, Keyed, Latest};
 use crate::settings::{Config, Settings};
 use crate::state::Transition;
 
@@ -48,10 +48,14 @@ impl Breakers {
     /// Lets a call in, or refuses it and says what is left of the open time.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "thin: what is not on the happy path is outlined")]
-    pub(crate) fn admit(&self, key: impl FnOnce() -> Key) -> (Admission, Option<Duration>) {
+    pub(crate) fn admit(
+        &self,
+        key: impl FnOnce() -> Key,
+        latest: &mut Latest,
+    ) -> (Admission, Option<Duration>) {
         let entry = match &self.keyed {
             None => None,
-            Some(keyed) => keyed.entry(&key(), &self.settings),
+            Some(keyed) => keyed.entry(&key(), latest, &self.settings),
         };
         match self.of(entry.as_deref()).pass(&self.settings) {
             Some(permit) => (Admission { entry, permit: Some(permit) }, None),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -98,7 +98,13 @@ pub(crate) struct Entry {
     /// When it was made, or a call of it last ended, was dropped, was refused or was let in as a probe,
     /// in nanoseconds.
     used: AtomicU64,
+    /// It is the key's circuit no more: who remembers it has to ask again.
+    forgotten: AtomicBool,
 }
+
+/// The circuit that a service instance asked for last: most call one key again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Latest(Option<Arc<Entry>>);
 
 /// Hashed fast: keys are short, and come from a small set. The seed is of this process.
 type Map = HashMap<Key, Arc<Entry>, foldhash::fast::RandomState>;
@@ -125,12 +131,21 @@ struct Rest {
 impl Entry {
     fn new(key: Key, settings: &Settings, now: Duration) -> Arc<Self> {
         let breaker = Breaker::one_of_many(key, settings);
-        Arc::new(Self { breaker, used: AtomicU64::new(nanos(now)) })
+        let forgotten = AtomicBool::new(false);
+        Arc::new(Self { breaker, used: AtomicU64::new(nanos(now)), forgotten })
     }
 
     /// It is used now.
     pub(crate) fn touch(&self, now: Duration) {
         self.used.store(nanos(now), Ordering::Relaxed);
+    }
+
+    fn is(&self, key: &Key) -> bool {
+        self.breaker.is_named(key) && !self.forgotten.load(Ordering::Relaxed)
+    }
+
+    fn forget(&self) {
+        self.forgotten.store(true, Ordering::Relaxed);
     }
 
     fn used(&self) -> u64 {
@@ -170,7 +185,23 @@ impl Keyed {
     }
 
     /// The circuit of `key`, made if there is none; `None` if there is no room for it.
-    pub(crate) fn entry(&self, key: &Key, settings: &Settings) -> Option<Arc<Entry>> {
+    pub(crate) fn entry(
+        &self,
+        key: &Key,
+        latest: &mut Latest,
+        settings: &Settings,
+    ) -> Option<Arc<Entry>> {
+        match &latest.0 {
+            Some(entry) if entry.is(key) => Some(Arc::clone(entry)),
+            _ => {
+                latest.0 = self.find(key, settings);
+                latest.0.clone()
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn find(&self, key: &Key, settings: &Settings) -> Option<Arc<Entry>> {
         match self.known.load().get(key) {
             Some(entry) => Some(Arc::clone(entry)),
             None => self.entry_cold(key, settings),
@@ -235,7 +266,13 @@ impl Keyed {
     fn sweep(&self, rest: &mut Rest, settings: &Settings, now: Duration) {
         let mut map = Map::clone(&self.known.load());
         map.extend(rest.map.drain());
-        map.retain(|_, entry| !entry.has_expired(settings, self.limits.idle, now));
+        map.retain(|_, entry| {
+            let expired = entry.has_expired(settings, self.limits.idle, now);
+            if expired {
+                entry.forget();
+            }
+            !expired
+        });
         let capacity = self.limits.capacity.get();
         if map.len() >= capacity {
             let mut by_age: Vec<(u64, Key)> = map
@@ -246,7 +283,9 @@ impl Keyed {
             by_age.sort_unstable_by_key(|(used, _)| *used);
             let surplus = map.len() - capacity + (capacity / 8).max(1);
             for (_, key) in by_age.into_iter().take(surplus) {
-                map.remove(&key);
+                if let Some(entry) = map.remove(&key) {
+                    entry.forget();
+                }
             }
         }
         rest.asked = 0;

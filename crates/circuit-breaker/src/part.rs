@@ -56,9 +56,9 @@ where
     }
 
     #[inline]
-    fn begin(&self, (core, cores): &Self::Cores, request: &mut Req, kept: &mut Self::Kept) {
+    fn begin(&mut self, (core, cores): &Self::Cores, request: &mut Req, kept: &mut Self::Kept) {
         let key = || core.classifier.rules().key(&*request);
-        (kept.admission, kept.refused) = core.breakers.admit(key);
+        (kept.admission, kept.refused) = core.breakers.admit(key, &mut self.latest);
         if kept.refused.is_none() {
             self.inner.begin(cores, request, &mut kept.inside);
         }

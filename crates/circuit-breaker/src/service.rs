@@ -12,6 +12,7 @@ use tower_triage_core::{Classify, Counted, Describe, Operation, Sharing};
 
 use crate::circuit::Chance;
 use crate::future::ResponseFuture;
+use crate::keyed::Latest;
 use crate::parked::Seat;
 use crate::reject::Reject;
 use crate::ticket::{Core, Ticket};
@@ -26,6 +27,7 @@ pub struct CircuitBreaker<S, R, J, M: Sharing<Core<R, J>> = Counted> {
     pub(crate) core: M::Handle,
     ready: Ready,
     wait: Wait,
+    pub(crate) latest: Latest,
 }
 
 /// What this instance has been readied for.
@@ -49,7 +51,13 @@ struct Wait {
 
 impl<S, R, J, M: Sharing<Core<R, J>>> CircuitBreaker<S, R, J, M> {
     pub(crate) fn new(inner: S, core: Core<R, J>) -> Self {
-        Self { inner, core: M::share(core), ready: Ready::No, wait: Wait::default() }
+        Self {
+            inner,
+            core: M::share(core),
+            ready: Ready::No,
+            wait: Wait::default(),
+            latest: Latest::default(),
+        }
     }
 
     /// The inner service.
@@ -214,7 +222,7 @@ where
         let facts = core.classifier.rules();
         let operation = facts.operation(&request);
         let (admission, refused) = match self.ready {
-            Ready::Inner => core.breakers.admit(|| facts.key(&request)),
+            Ready::Inner => core.breakers.admit(|| facts.key(&request), &mut self.latest),
             // Never an inner service that is not ready.
             Ready::Rejecting | Ready::No => core.breakers.refuse(),
         };
@@ -244,6 +252,7 @@ impl<S: Clone, R, J, M: Sharing<Core<R, J>>> Clone for CircuitBreaker<S, R, J, M
             core: self.core.clone(),
             ready: Ready::No,
             wait: Wait::default(),
+            latest: Latest::default(),
         }
     }
 }

@@ -462,6 +462,32 @@ async fn kf44_idle_keys_are_forgotten_unless_somebody_forced_them() {
     assert_eq!(names(), ["disabled", "forced"]);
 }
 
+/// A service finds the circuit of the key that it called last without a search. Forgotten is forgotten all
+/// the same, whether the key was idle or made room for others.
+#[tokio::test(start_paused = true)]
+async fn kf44_who_called_a_key_last_does_not_call_its_forgotten_circuit() {
+    let layer = layer(row(2)).keyed(KeyedSettings::new(8, secs(600)).unwrap());
+    let (mut service, mut other) =
+        (layer.layer(Dependency::default()), layer.layer(Dependency::default()));
+    let handle = layer.handle();
+    let mut fails = async || {
+        run(&mut service, down()).await.unwrap_err();
+        let counts = handle.key(&Key::EMPTY).map(|key| (key.state(), key.counts().failures));
+        assert_eq!(counts, Some((State::Closed, 1)), "what failed before is forgotten");
+    };
+    fails().await;
+    advance(secs(600)).await;
+    assert!(handle.keys().is_empty());
+    fails().await;
+    advance(secs(1)).await;
+    for number in 0..16 {
+        let call = Call { key: Key::new(&number.to_string()), ..call(ok()) };
+        other.ready().await.unwrap().call(call).await.unwrap();
+    }
+    assert!(handle.key(&Key::EMPTY).is_none());
+    fails().await;
+}
+
 /// Whose callers give up is in use all the same: what is known of it stays.
 #[tokio::test(start_paused = true)]
 async fn kf44_a_dropped_call_uses_its_key() {

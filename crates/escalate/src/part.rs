@@ -77,7 +77,7 @@ where
     }
 
     #[inline]
-    fn begin(&self, (core, cores): &Self::Cores, request: &mut Req, kept: &mut Self::Kept) {
+    fn begin(&mut self, (core, cores): &Self::Cores, request: &mut Req, kept: &mut Self::Kept) {
         kept.own = core.ending.keep(&self.inner, request);
         self.inner.begin(cores, request, &mut kept.inside);
         if S::request(cores, &kept.inside).is_none() {

@@ -48,7 +48,7 @@ where
 
     #[inline]
     fn begin(
-        &self,
+        &mut self,
         (core, cores): &Self::Cores,
         request: &mut Req,
         (kept, inside): &mut Self::Kept,

@@ -50,7 +50,7 @@ where
 
     #[inline]
     fn begin(
-        &self,
+        &mut self,
         (stock, cores): &Self::Cores,
         request: &mut Req,
         (begun, inside): &mut Self::Kept,

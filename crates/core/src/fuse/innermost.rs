@@ -90,7 +90,7 @@ impl<S: Service<Req>, R, Req> Fusible<R, Req> for Innermost<S> {
     }
 
     #[inline]
-    fn begin(&self, (): &(), _request: &mut Req, (): &mut ()) {}
+    fn begin(&mut self, (): &(), _request: &mut Req, (): &mut ()) {}
 
     #[inline]
     fn request<'a>((): &'a (), (): &'a ()) -> Option<&'a Req> {

@@ -48,7 +48,7 @@ pub trait Fusible<R, Req>: Part<R> + Service<Req> {
 
     /// A call begins, with `request`: what its `Service::call` does before it calls what is inside.
     /// Keeps in place, because moving it costs more than anything else here.
-    fn begin(&self, cores: &Self::Cores, request: &mut Req, kept: &mut Self::Kept);
+    fn begin(&mut self, cores: &Self::Cores, request: &mut Req, kept: &mut Self::Kept);
 
     /// The request, if a layer keeps it anyway: then what is to be told of it need not be read until
     /// there is something to tell.
