@@ -51,9 +51,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime can be built here");
-
     println!("Medians of {PAIRS} pairs of runs of {} ms, on loopback.", each.as_millis());
     println!();
     println!(
@@ -65,10 +62,10 @@ fn main() -> ExitCode {
         let without = || Hyper(bare(protocol));
         let name = format!("{}, {connections}", name(protocol));
         let layers = || Hyper(stack.around(bare(protocol)));
-        let pairs = runtime.block_on(compare(connections, without, layers, address, each));
+        let pairs = measure(connections, without, layers, address, each);
         print_row(&format!("hyper, our four layers, {name}"), &pairs);
         let fused = || Hyper(stack.fused_around(bare(protocol)));
-        let pairs = runtime.block_on(compare(connections, without, fused, address, each));
+        let pairs = measure(connections, without, fused, address, each);
         print_row(&format!("hyper, our four, fused, {name}"), &pairs);
     }
     for protocol in [Protocol::Http1, Protocol::Http2] {
@@ -76,18 +73,18 @@ fn main() -> ExitCode {
         let without = || Hyper(bare(protocol));
         let name = format!("{}, {LEAKED}", name(protocol));
         let layers = || Hyper(stack.leaked_around(bare(protocol)));
-        let pairs = runtime.block_on(compare(LEAKED, without, layers, address, each));
+        let pairs = measure(LEAKED, without, layers, address, each);
         print_row(&format!("hyper, our four, leaked, coarse clock, {name}"), &pairs);
         let fused = || Hyper(stack.fused_leaked_around(bare(protocol)));
-        let pairs = runtime.block_on(compare(LEAKED, without, fused, address, each));
+        let pairs = measure(LEAKED, without, fused, address, each);
         print_row(&format!("hyper, our four, fused, leaked, coarse clock, {name}"), &pairs);
     }
     let retry = reqwest::retry();
     let ours = || reqwest::ours(&retry);
-    let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, ours, address, each));
+    let pairs = measure(REQWEST, reqwest::Bare::default, ours, address, each);
     print_row(&format!("reqwest, our retry, HTTP/1.1, {REQWEST}"), &pairs);
     let theirs = reqwest::ReqwestRetry::default;
-    let pairs = runtime.block_on(compare(REQWEST, reqwest::Bare::default, theirs, address, each));
+    let pairs = measure(REQWEST, reqwest::Bare::default, theirs, address, each);
     print_row(&format!("reqwest, reqwest-retry 0.9, HTTP/1.1, {REQWEST}"), &pairs);
     ExitCode::SUCCESS
 }
@@ -97,6 +94,19 @@ const fn name(protocol: Protocol) -> &'static str {
         Protocol::Http1 => "HTTP/1.1",
         Protocol::Http2 => "HTTP/2",
     }
+}
+
+/// Each case has a runtime of its own, so that no connection of the one before is left.
+fn measure<A: Get, B: Get>(
+    connections: usize,
+    without: impl Fn() -> A,
+    with: impl Fn() -> B,
+    address: SocketAddr,
+    each: Duration,
+) -> Vec<Pair> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime can be built here");
+    runtime.block_on(compare(connections, without, with, address, each))
 }
 
 async fn compare<A: Get, B: Get>(
