@@ -66,7 +66,7 @@ impl<E, F, Y, B> Triage<E, F, Y, B> {
         Triage { escalate, fallback, retry, breaker: change(breaker) }
     }
 
-    /// Runs the slots as one, which behaves the same and costs a call about half
+    /// Runs the slots as one, which behaves the same and costs less as long as nothing fails
     /// ([`fuse`](tower_triage_core::fuse)). They judge by `classifier`; call it last.
     ///
     /// ```
