@@ -68,6 +68,8 @@ enum Shape {
     AroundTwice,
     /// Escalate, fallback, retry.
     Bare,
+    /// Escalate, retry.
+    Told,
     /// Retry alone.
     Retry,
     /// The four below another layer of ours, whose call it is.
@@ -342,7 +344,10 @@ impl World {
             asked: Arc::default(),
             begun: Instant::now(),
             nested: Boxed::new(nested),
-            below_retry: matches!(kit.shape, Shape::Retry | Shape::Outside | Shape::Bare),
+            below_retry: matches!(
+                kit.shape,
+                Shape::Retry | Shape::Outside | Shape::Bare | Shape::Told
+            ),
         };
         let bottom = match kit.shape {
             Shape::Around | Shape::AroundTwice => {
@@ -439,6 +444,10 @@ impl World {
             }
             Shape::Bare => {
                 let layers = builder.layer(escalate).layer(value).layer(retry);
+                around(way, &classifier, layers.into_inner(), &self.bottom)
+            }
+            Shape::Told => {
+                let layers = builder.layer(escalate).layer(retry);
                 around(way, &classifier, layers.into_inner(), &self.bottom)
             }
             Shape::LastGood => {
@@ -622,7 +631,7 @@ fn kit() -> impl Strategy<Value = Kit> {
     use Kind::{Bucket, Cost, InFlight, Throttle, Unlimited, Window};
     use Shape::{
         Apart, Around, AroundTwice, Bare, Below, Escalates, Four, Inside, Keeping, LastGood, Once,
-        Outside, Preset, Retry, Twice,
+        Outside, Preset, Retry, Told, Twice,
     };
     let shapes = &[
         Four,
@@ -640,6 +649,7 @@ fn kit() -> impl Strategy<Value = Kit> {
         Around,
         AroundTwice,
         Bare,
+        Told,
     ][..];
     let kinds = &[Bucket, Window, Cost, Throttle, InFlight, Unlimited][..];
     let circuits = &[Plain, Slow, Within][..];
