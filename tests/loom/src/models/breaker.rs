@@ -10,6 +10,7 @@ use super::{Model, model, race, spawn};
 use crate::breaker::Breaker;
 use crate::breakers::{Admission, Breakers};
 use crate::handle::BreakerHandle;
+use crate::keyed::Latest;
 use crate::policy::BreakerPolicy;
 use crate::settings::Config;
 use crate::state::{Counts, Sample, State, Transition};
@@ -66,7 +67,7 @@ fn comes_back() -> BreakerPolicy {
 
 /// Lets a call in, or says what is left of the open time.
 fn admit(breakers: &Breakers) -> Result<Admission, Duration> {
-    match breakers.admit(|| Key::EMPTY) {
+    match breakers.admit(|| Key::EMPTY, &mut Latest::default()) {
         (admission, None) => Ok(admission),
         (_, Some(left)) => Err(left),
     }
