@@ -46,7 +46,7 @@ pub struct Call<'a, S: Service<Req>, Req, K: Keep<S, Req>> {
     pub(crate) kept: &'a K::Kept,
 }
 
-/// Why a step is skipped whose call has kept nothing (yet, or any more).
+/// Why a step is skipped whose call has kept nothing.
 const NOT_KEPT: &str = "the service is not kept";
 
 /// Why a step is skipped that needs a request which cannot be copied.
@@ -168,7 +168,7 @@ impl<S: Service<Req>, Req, K: Keep<S, Req>> Call<'_, S, Req, K> {
     /// A clone of the service, not yet ready, or why there is none.
     ///
     /// # Errors
-    /// The call has ended, and what it kept is gone.
+    /// The call has kept none.
     pub fn service(&self) -> Result<S, &'static str>
     where
         K: KeepsService<S, Req>,

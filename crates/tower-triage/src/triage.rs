@@ -66,8 +66,9 @@ impl<E, F, Y, B> Triage<E, F, Y, B> {
         Triage { escalate, fallback, retry, breaker: change(breaker) }
     }
 
-    /// Runs the slots as one, which behaves the same and costs less as long as nothing fails
-    /// ([`fuse`](tower_triage_core::fuse)). They judge by `classifier`; call it last.
+    /// Runs the slots as one, which does the same and costs less as long as nothing fails
+    /// ([`fuse`](tower_triage_core::fuse), which names what differs). They judge by `classifier`; call
+    /// it last.
     ///
     /// ```
     /// # #[cfg(all(feature = "retry", feature = "circuit-breaker", feature = "escalate"))] {

@@ -5,7 +5,11 @@
 //! that comes to one answer. [`FuseLayer`] takes the layers of a stack and puts one service around
 //! them that does it once. As soon as a call meets something (a failure, a refusal, an incident of a
 //! call inside) it hands over to the layers themselves, as if they had made the call: what they do
-//! then is theirs, so a fused stack behaves as the layers do, one by one.
+//! then is theirs, so a fused stack behaves as the layers do, one by one, but for this:
+//!
+//! - A failed outcome is classified once more, so an [`Advisor`](crate::Advisor) is asked once more.
+//! - Of two retries in the stack only the inner one's attempt span is entered.
+//! - What is told of a request is read late: see below.
 //!
 //! The layers have to judge by one classifier, and of those that escalate there may be one, the
 //! outermost. Where that is not so, where the stack is inside another layer of ours, or where readiness
